@@ -1,0 +1,67 @@
+//! Shared, read-only bytes: a range of a memory-mapped file, or owned.
+
+use memmap2::Mmap;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// Cheap to clone; keeps the mapping alive.
+#[derive(Clone)]
+pub struct Bytes {
+    source: Source,
+    range: Range<usize>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Mapped(Arc<Mmap>),
+    Owned(Arc<Vec<u8>>),
+}
+
+impl Bytes {
+    /// The whole of a mapped file.
+    pub fn mapped(map: Mmap) -> Self {
+        let range = 0..map.len();
+        Self {
+            source: Source::Mapped(Arc::new(map)),
+            range,
+        }
+    }
+    /// A part of these bytes, sharing the storage.
+    ///
+    /// # Panics
+    /// If `range` does not lie inside.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len());
+        Self {
+            source: self.source.clone(),
+            range: self.range.start + range.start..self.range.start + range.end,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(v: Vec<u8>) -> Self {
+        let range = 0..v.len();
+        Self {
+            source: Source::Owned(Arc::new(v)),
+            range,
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        let all: &[u8] = match &self.source {
+            Source::Mapped(m) => m,
+            Source::Owned(v) => v,
+        };
+        &all[self.range.clone()]
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bytes({})", self.len())
+    }
+}

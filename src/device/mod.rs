@@ -1,0 +1,4 @@
+//! Devices: selection, memory, queue, and the executors that replay recordings.
+
+pub mod arena;
+pub mod recording;

@@ -1,0 +1,13 @@
+//! Groth16 proofs over BLS12-381 and BN254 on any GPU.
+
+pub mod bytes;
+pub mod curve;
+pub mod device;
+pub mod domain;
+pub mod error;
+pub mod kernels;
+pub mod proof;
+pub mod proving_key;
+pub mod witness;
+
+pub use error::{Error, Result};
