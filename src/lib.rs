@@ -6,8 +6,15 @@ pub mod device;
 pub mod domain;
 pub mod error;
 pub mod kernels;
+pub mod msm;
+pub mod ntt;
 pub mod proof;
 pub mod proving_key;
+pub mod scan;
 pub mod witness;
+
+#[cfg(test)]
+#[allow(dead_code)]
+mod shader_compose;
 
 pub use error::{Error, Result};

@@ -1,0 +1,88 @@
+// Sums the sorted entries into buckets. Each thread takes a run of consecutive entries, whatever
+// buckets they belong to, so that no distribution of scalars unbalances it.
+//
+// A bucket that lies inside one run is written at once. What a run holds of a bucket that begins
+// before it or ends behind it goes into the run's two slots (head, tail), which msm_merge adds up.
+// Slots are sorted by bucket; a slot with nothing to add holds infinity under the bucket beside it.
+// buckets must be zero (all infinity) before.
+#import launch
+struct Params { launch: Launch, buckets: u32, runs: u32, run: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read_write> entries: array<u32>;
+// One more than there are buckets; the last is the number of entries.
+@group(0) @binding(2) var<storage, read_write> offsets: array<u32>;
+@group(0) @binding(3) var<storage, read_write> bases: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> buckets: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> slot_keys: array<u32>;
+@group(0) @binding(6) var<storage, read_write> slots: array<vec4<u32>>;
+#import base_field
+#import buffer_${E} BUF=bases
+#import buffer_${E} BUF=buckets
+#import buffer_${E} BUF=slots
+#import points MIXED=1
+#import buffer_points BUF=buckets
+#import buffer_points BUF=slots
+#import bases
+
+// The bucket that entry i belongs to: the last with offsets[b] <= i.
+fn bucket_of(i: u32) -> u32 {
+  var low = 0u;
+  var high = params.buckets;
+  while (high - low > 1u) {
+    let mid = (low + high) >> 1u;
+    if (offsets[mid] <= i) { low = mid; } else { high = mid; }
+  }
+  return low;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let g = launch_group(group, groups);
+  let t = g * 64u + local;
+  if (g >= params.launch.end_group || t >= params.runs) { return; }
+  let total = offsets[params.buckets];
+  let first = t * params.run;
+  let last = min(first + params.run, total);
+  if (first >= last) {
+    slot_keys[2u * t] = 0xffffffffu;
+    slot_keys[2u * t + 1u] = 0xffffffffu;
+    point_store_slots(2u * t, point_infinity());
+    point_store_slots(2u * t + 1u, point_infinity());
+    return;
+  }
+  var bucket = bucket_of(first);
+  let first_bucket = bucket;
+  var begin = offsets[bucket];
+  var end = offsets[bucket + 1u];
+  var sum = point_infinity();
+  var head = point_infinity();
+  for (var i = first; i < last; i++) {
+    if (i >= end) {
+      if (begin >= first) { point_store_buckets(bucket, sum); } else { head = sum; }
+      sum = point_infinity();
+      bucket += 1u;
+      if (offsets[bucket + 1u] <= i) { bucket = bucket_of(i); }
+      begin = offsets[bucket];
+      end = offsets[bucket + 1u];
+    }
+    let entry = entries[i];
+    let base = entry & 0x7fffffffu;
+    if (!base_is_infinity(base)) {
+      var y = base_y(base);
+      if ((entry >> 31u) != 0u) { y = ${E}_negate_up(y); }
+      sum = point_add_affine(sum, base_x(base), y);
+    }
+  }
+  var tail = point_infinity();
+  if (begin >= first && end <= last) {
+    point_store_buckets(bucket, sum);
+  } else if (bucket == first_bucket) {
+    head = sum;
+  } else {
+    tail = sum;
+  }
+  slot_keys[2u * t] = first_bucket;
+  slot_keys[2u * t + 1u] = bucket;
+  point_store_slots(2u * t, head);
+  point_store_slots(2u * t + 1u, tail);
+}

@@ -1,0 +1,24 @@
+// Counts the members of each bucket and gives every digit its rank in its bucket: the first half
+// of a counting sort. counts must be zero before; bucket b of window w is at w·buckets + b − 1.
+#import launch
+struct Params { launch: Launch, n: u32, window_bits: u32, windows: u32, buckets: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read_write> scalars: array<u32>;
+@group(0) @binding(2) var<storage, read_write> counts: array<atomic<u32>>;
+@group(0) @binding(3) var<storage, read_write> ranks: array<u32>;
+#import window
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let g = launch_group(group, groups);
+  let i = g * 64u + local;
+  if (g >= params.launch.end_group || i >= params.n) { return; }
+  var carry = 0u;
+  for (var w = 0u; w < params.windows; w++) {
+    let d = scalar_digit(i, w, params.window_bits, carry);
+    carry = d.carry;
+    if (d.magnitude != 0u) {
+      ranks[w * params.n + i] = atomicAdd(&counts[w * params.buckets + d.magnitude - 1u], 1u);
+    }
+  }
+}

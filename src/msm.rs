@@ -1,0 +1,380 @@
+//! Multi-scalar multiplication as a plan: the bucket method (Pippenger; Bernstein, Doumen, Lange,
+//! Oosterwijk 2012, §4) with signed digits, a counting sort on the device, runs of equal length
+//! whatever the scalars, and a reduction by bits.
+//!
+//! | step | kernel | work |
+//! |---|---|---|
+//! | digits, counts, ranks | `msm_digits` | n·windows |
+//! | offsets | `scan_*` | windows·buckets |
+//! | sorted entries | `msm_scatter` | n·windows |
+//! | bucket sums | `msm_accumulate` | n·windows mixed additions |
+//! | what runs share | `msm_merge` | about 2 additions a run, by levels |
+//! | Σ i·B_i | `msm_reduce` | 2 additions a bucket, by levels |
+//! | window sums | host | some 500 additions and doublings |
+//!
+//! One sort serves every query over the same scalars.
+
+use crate::curve::{CurveId, G1, G2, GpuCurve};
+use crate::device::recording::{BufferId, BufferSlice, Dispatch, DownloadId, Recording};
+use crate::error::Result;
+use crate::kernels::Kernel;
+use crate::scan::record_scan;
+use ark_ec::AdditiveGroup;
+use ark_ec::short_weierstrass::{Projective, SWCurveConfig};
+use ark_ff::{PrimeField, Zero};
+
+/// Which group the bases are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    G1,
+    G2,
+}
+
+impl Group {
+    /// Bytes of an affine point at rest.
+    pub fn affine_bytes(self, curve: CurveId) -> u64 {
+        match self {
+            Self::G1 => curve.g1_bytes() as u64,
+            Self::G2 => curve.g2_bytes() as u64,
+        }
+    }
+    /// Bytes of an XYZZ point.
+    pub fn point_bytes(self, curve: CurveId) -> u64 {
+        2 * self.affine_bytes(curve)
+    }
+    /// Base field multiplications of a product of coordinates.
+    fn mul_cost(self) -> u64 {
+        match self {
+            Self::G1 => 1,
+            Self::G2 => 3,
+        }
+    }
+}
+
+/// Products of coordinates in a mixed and in a full addition.
+const MIXED_PRODUCTS: u64 = 10;
+const FULL_PRODUCTS: u64 = 14;
+/// Slots that a thread of `msm_merge` takes.
+const MERGE_RUN: u32 = 8;
+/// Shortest run: below it the two slots of a run cost more than its additions.
+const MIN_RUN: u64 = 16;
+/// Runs to aim at: enough threads to fill the largest device.
+const TARGET_RUNS: u64 = 1 << 17;
+const GROUP_THREADS: u32 = 64;
+
+/// Sizes of one multi-scalar multiplication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Scalars.
+    pub n: u32,
+    /// Bits of a digit.
+    pub window_bits: u32,
+    /// Number of windows.
+    pub windows: u32,
+    /// Buckets a window, 2^(window_bits − 1).
+    pub buckets: u32,
+    /// Entries that a thread of `msm_accumulate` takes.
+    pub run: u32,
+    /// Threads of `msm_accumulate`.
+    pub runs: u32,
+}
+
+impl Geometry {
+    /// Geometry for `n` scalars below 2^scalar_bits of which about `dense` are neither 0 nor 1,
+    /// such that no buffer for points of `point_bytes` exceeds `max_binding` bytes.
+    ///
+    /// `None` if `n` scalars do not fit one binding: cut them.
+    pub fn new(
+        n: usize,
+        dense: usize,
+        scalar_bits: u32,
+        point_bytes: u64,
+        max_binding: u64,
+    ) -> Option<Self> {
+        (2..=17)
+            .filter_map(|c| {
+                let g = Self::with_window(n, scalar_bits, c)?;
+                let total = u64::from(g.windows) * u64::from(g.buckets);
+                let entries = n as u64 * u64::from(g.windows);
+                let slots = 2 * u64::from(g.runs) * point_bytes;
+                let fits = total * point_bytes <= max_binding
+                    && 4 * entries <= max_binding
+                    && slots <= max_binding;
+                let cost = u64::from(g.windows) * dense as u64 * MIXED_PRODUCTS
+                    + total * 2 * FULL_PRODUCTS;
+                fits.then_some((cost, g))
+            })
+            .min_by_key(|(cost, _)| *cost)
+            .map(|(_, g)| g)
+    }
+
+    /// Geometry with a given digit size (2 to 17 bits).
+    pub fn with_window(n: usize, scalar_bits: u32, window_bits: u32) -> Option<Self> {
+        // One bit more, for the carry out of the topmost signed digit.
+        let windows = (scalar_bits + 1).div_ceil(window_bits);
+        let entries = n as u64 * u64::from(windows);
+        let run = entries.div_ceil(TARGET_RUNS).max(MIN_RUN);
+        Some(Self {
+            n: u32::try_from(n).ok()?,
+            window_bits,
+            windows,
+            buckets: 1 << (window_bits - 1),
+            run: u32::try_from(run).ok()?,
+            runs: u32::try_from(entries.div_ceil(run)).ok()?,
+        })
+    }
+
+    fn total_buckets(&self) -> u32 {
+        self.windows * self.buckets
+    }
+
+    /// Points that the host receives for each window: the sum of its buckets, then T_0, T_1, ….
+    fn window_points(&self) -> u32 {
+        self.window_bits
+    }
+}
+
+/// Scalars sorted by window and digit, on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct SortedDigits {
+    pub geometry: Geometry,
+    entries: BufferId,
+    offsets: BufferId,
+}
+
+/// Records the digit sort of `geometry.n` canonical scalars of 32 bytes.
+pub fn record_sort(
+    rec: &mut Recording,
+    curve: CurveId,
+    scalars: BufferSlice,
+    geometry: Geometry,
+) -> SortedDigits {
+    let g = geometry;
+    debug_assert_eq!(scalars.size, 32 * u64::from(g.n));
+    let entry_bytes = 4 * u64::from(g.n) * u64::from(g.windows);
+    let offsets = rec.secret("bucket offsets", 4 * u64::from(g.total_buckets() + 1));
+    let ranks = rec.secret("digit ranks", entry_bytes);
+    let entries = rec.secret("sorted entries", entry_bytes);
+    let params = vec![g.n, g.window_bits, g.windows, g.buckets];
+    let groups = g.n.div_ceil(GROUP_THREADS);
+    let work_per_group = u64::from(GROUP_THREADS * g.windows);
+    rec.clear(rec.whole(offsets));
+    rec.dispatch(Dispatch {
+        kernel: Kernel::MsmDigits,
+        curve,
+        bindings: vec![scalars, rec.whole(offsets), rec.whole(ranks)],
+        params: params.clone(),
+        groups,
+        work_per_group,
+    });
+    record_scan(rec, curve, offsets, g.total_buckets() + 1);
+    rec.dispatch(Dispatch {
+        kernel: Kernel::MsmScatter,
+        curve,
+        bindings: vec![
+            scalars,
+            rec.whole(offsets),
+            rec.whole(ranks),
+            rec.whole(entries),
+        ],
+        params,
+        groups,
+        work_per_group,
+    });
+    SortedDigits {
+        geometry,
+        entries,
+        offsets,
+    }
+}
+
+/// Window sums on their way to the host.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowSums {
+    pub group: Group,
+    pub geometry: Geometry,
+    pub download: DownloadId,
+}
+
+/// Records the sums over `geometry.n` affine bases at rest.
+pub fn record_sums(
+    rec: &mut Recording,
+    curve: CurveId,
+    group: Group,
+    sorted: &SortedDigits,
+    bases: BufferSlice,
+) -> WindowSums {
+    let g = sorted.geometry;
+    debug_assert_eq!(bases.size, group.affine_bytes(curve) * u64::from(g.n));
+    let point = group.point_bytes(curve);
+    let cost = group.mul_cost();
+    let threads = u64::from(GROUP_THREADS);
+    let (accumulate, merge, reduce) = match group {
+        Group::G1 => (
+            Kernel::MsmAccumulateG1,
+            Kernel::MsmMergeG1,
+            Kernel::MsmReduceG1,
+        ),
+        Group::G2 => (
+            Kernel::MsmAccumulateG2,
+            Kernel::MsmMergeG2,
+            Kernel::MsmReduceG2,
+        ),
+    };
+    let buckets = rec.secret("buckets", u64::from(g.total_buckets()) * point);
+    rec.clear(rec.whole(buckets));
+    let mut slots = 2 * g.runs;
+    let mut keys = rec.secret("slot keys", 4 * u64::from(slots));
+    let mut points = rec.secret("slots", u64::from(slots) * point);
+    rec.dispatch(Dispatch {
+        kernel: accumulate,
+        curve,
+        bindings: vec![
+            rec.whole(sorted.entries),
+            rec.whole(sorted.offsets),
+            bases,
+            rec.whole(buckets),
+            rec.whole(keys),
+            rec.whole(points),
+        ],
+        params: vec![g.total_buckets(), g.runs, g.run],
+        groups: g.runs.div_ceil(GROUP_THREADS),
+        work_per_group: threads * u64::from(g.run) * (MIXED_PRODUCTS + 1) * cost,
+    });
+    loop {
+        let merge_threads = slots.div_ceil(MERGE_RUN);
+        let out_keys = rec.secret("slot keys", 8 * u64::from(merge_threads));
+        let out_points = rec.secret("slots", 2 * u64::from(merge_threads) * point);
+        rec.dispatch(Dispatch {
+            kernel: merge,
+            curve,
+            bindings: vec![
+                rec.whole(keys),
+                rec.whole(points),
+                rec.whole(buckets),
+                rec.whole(out_keys),
+                rec.whole(out_points),
+            ],
+            params: vec![slots, merge_threads, MERGE_RUN],
+            groups: merge_threads.div_ceil(GROUP_THREADS),
+            work_per_group: threads * u64::from(MERGE_RUN) * FULL_PRODUCTS * cost,
+        });
+        if merge_threads == 1 {
+            break;
+        }
+        (slots, keys, points) = (2 * merge_threads, out_keys, out_points);
+    }
+    // A level's points are never more than there were buckets: two buffers take turns.
+    let spare = rec.secret("bucket nodes", u64::from(g.total_buckets()) * point);
+    let (mut from, mut to) = (buckets, spare);
+    for level in 0..g.window_bits - 1 {
+        let log_nodes = g.window_bits - 2 - level;
+        let outputs = (g.windows * (level + 2)) << log_nodes;
+        rec.dispatch(Dispatch {
+            kernel: reduce,
+            curve,
+            bindings: vec![rec.whole(from), rec.whole(to)],
+            params: vec![g.windows, log_nodes, level],
+            groups: outputs.div_ceil(GROUP_THREADS),
+            work_per_group: threads * FULL_PRODUCTS * cost,
+        });
+        std::mem::swap(&mut from, &mut to);
+    }
+    let sums = BufferSlice {
+        buffer: from,
+        offset: 0,
+        size: u64::from(g.windows * g.window_points()) * point,
+    };
+    let elements = (sums.size / curve.fq_bytes() as u64) as u32;
+    rec.dispatch(Dispatch {
+        kernel: Kernel::PointsExport,
+        curve,
+        bindings: vec![sums],
+        params: vec![elements],
+        groups: elements.div_ceil(GROUP_THREADS),
+        work_per_group: threads,
+    });
+    WindowSums {
+        group,
+        geometry: g,
+        download: rec.download(sums),
+    }
+}
+
+/// Σ_w 2^(c·w)·(S_w + Σ_k 2^k·T_{w,k}) by Horner's rule over all bit positions.
+fn combine<P: SWCurveConfig>(points: &[Projective<P>], g: &Geometry) -> Projective<P> {
+    let c = g.window_points() as usize;
+    let mut sum = Projective::<P>::zero();
+    for window in points.chunks_exact(c).rev() {
+        for k in (0..c).rev() {
+            sum.double_in_place();
+            // Bit k of the bucket index; the topmost bit position of a window has no T.
+            if k + 1 < c {
+                sum += window[k + 1];
+            }
+        }
+        sum += window[0];
+    }
+    sum
+}
+
+/// Jacobian coordinates (X·ZZ, Y·ZZZ, ZZ) of an XYZZ point.
+fn to_jacobian<P: SWCurveConfig>(c: [P::BaseField; 4]) -> Projective<P> {
+    let [x, y, zz, zzz] = c;
+    if zz.is_zero() {
+        return Projective::zero();
+    }
+    Projective::new_unchecked(x * zz, y * zzz, zz)
+}
+
+fn fault(what: &str) -> crate::Error {
+    crate::Error::DeviceFault {
+        device: "device".into(),
+        message: format!("multi-scalar multiplication returned {what}"),
+    }
+}
+
+/// The sum in G1 from downloaded window sums.
+///
+/// # Errors
+/// `DeviceFault` if the bytes are not canonical field elements.
+pub fn finish_g1<C: GpuCurve>(bytes: &[u8], g: &Geometry) -> Result<G1<C>> {
+    let n = C::ID.fq_bytes();
+    let mut points = Vec::with_capacity(bytes.len() / (4 * n));
+    for chunk in bytes.chunks_exact(4 * n) {
+        let mut c = [C::Fq::zero(); 4];
+        for (c, b) in c.iter_mut().zip(chunk.chunks_exact(n)) {
+            *c = C::fq_from_montgomery(b).ok_or_else(|| fault("a value not below the modulus"))?;
+        }
+        points.push(to_jacobian::<C::G1Config>(c));
+    }
+    Ok(combine(&points, g))
+}
+
+/// The sum in G2 from downloaded window sums, like [`finish_g1`].
+///
+/// # Errors
+/// `DeviceFault` if the bytes are not canonical field elements.
+pub fn finish_g2<C: GpuCurve>(bytes: &[u8], g: &Geometry) -> Result<G2<C>> {
+    let n = C::ID.fq_bytes();
+    let mut points = Vec::with_capacity(bytes.len() / (8 * n));
+    for chunk in bytes.chunks_exact(8 * n) {
+        let mut c = [C::Fq2::zero(); 4];
+        for (c, b) in c.iter_mut().zip(chunk.chunks_exact(2 * n)) {
+            let (Some(c0), Some(c1)) = (
+                C::fq_from_montgomery(&b[..n]),
+                C::fq_from_montgomery(&b[n..]),
+            ) else {
+                return Err(fault("a value not below the modulus"));
+            };
+            *c = C::fq2_from_parts(c0, c1);
+        }
+        points.push(to_jacobian::<C::G2Config>(c));
+    }
+    Ok(combine(&points, g))
+}
+
+/// Bits of the scalar field's modulus.
+pub fn scalar_bits<C: GpuCurve>() -> u32 {
+    C::Fr::MODULUS_BIT_SIZE
+}
