@@ -5,11 +5,13 @@ pub mod curve;
 pub mod device;
 pub mod domain;
 pub mod error;
+pub mod gpu_proof;
 pub mod kernels;
 pub mod msm;
 pub mod ntt;
 pub mod proof;
 pub mod proving_key;
+pub mod row_product;
 pub mod scan;
 pub mod witness;
 
