@@ -1,4 +1,140 @@
 //! Devices: selection, memory, queue, and the executors that replay recordings.
+//!
+//! A plan appends commands to a [`recording::Recording`]. [`GpuDevice::run`] decides where its
+//! buffers go ([`plan`]), reserves all of that memory in the [`arena`], takes its turn at the
+//! [`queue`], submits the commands in pieces of bounded time, and waits for them outside the turn.
 
+pub mod allocator;
 pub mod arena;
+mod builtin;
+mod execute;
+pub mod pipelines;
+pub mod plan;
+pub mod queue;
 pub mod recording;
+pub mod selector;
+mod staging;
+mod wgpu;
+
+pub use arena::{ArenaReport, ResidentBuffer};
+pub use execute::{PhaseTime, Progress, RunOptions, RunOutput, RunReport};
+pub use plan::{MemoryPlan, PlanLimits};
+pub use queue::CancelToken;
+pub use selector::{Backend, DeviceInfo, DeviceSelector, DeviceType, Selected};
+#[doc(hidden)]
+pub use wgpu::Fault;
+pub use wgpu::{GpuDevice, GpuLimits};
+
+use crate::error::Result;
+use crate::kernels::{Kernel, WordTier};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// What the arena may take, in bytes; otherwise a share of what the device has.
+    pub vram_limit: Option<u64>,
+    /// Forces a shader tier.
+    pub word_tier: Option<WordTier>,
+    /// Compiles shaders with checks of bounds and loops: for tests.
+    pub checked_shaders: bool,
+    /// How long one submission is to take.
+    pub submission: Duration,
+    /// How long one submission may take before the run fails.
+    pub timeout: Duration,
+    /// Measures device time where the device can.
+    pub timestamps: bool,
+    /// Remembers compiled pipelines on disk where the driver can.
+    pub pipeline_cache: bool,
+    /// Fills a run's memory with a pattern first, so that a read of what was never written shows:
+    /// for tests.
+    pub poison: bool,
+    /// Where kernels come from: for tests.
+    #[doc(hidden)]
+    pub kernels: pipelines::KernelLookup,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self {
+            vram_limit: None,
+            word_tier: None,
+            checked_shaders: false,
+            submission: Duration::from_millis(100),
+            timeout: wgpu::DEFAULT_TIMEOUT,
+            timestamps: true,
+            pipeline_cache: true,
+            poison: false,
+            kernels: Kernel::source,
+        }
+    }
+}
+
+/// What proofs are computed on.
+#[derive(Clone, Debug)]
+pub enum Device {
+    /// The native CPU path.
+    Cpu,
+    /// A GPU, or a software adapter that was asked for.
+    Gpu(Arc<GpuDevice>),
+}
+
+impl Device {
+    /// Opens what `selector` names. [`DeviceSelector::Auto`] without a GPU gives [`Self::Cpu`] and
+    /// logs why.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoDevice`] if there is none such, [`crate::Error::Usage`] for options that
+    /// it can not meet.
+    pub fn open(selector: &DeviceSelector, options: &DeviceOptions) -> Result<Self> {
+        if *selector == DeviceSelector::Cpu {
+            return Ok(Self::Cpu);
+        }
+        let mut candidates = wgpu::candidates();
+        let rows: Vec<DeviceInfo> = candidates.iter().map(|c| c.info.clone()).collect();
+        match selector::select(selector, &rows)? {
+            Selected::Cpu { note } => {
+                if let Some(note) = note {
+                    log::warn!("{note}");
+                }
+                Ok(Self::Cpu)
+            }
+            Selected::Gpu(row) => {
+                let candidate = candidates.swap_remove(row);
+                GpuDevice::open_candidate(candidate, options).map(Self::Gpu)
+            }
+        }
+    }
+
+    /// The devices of this machine, one row per physical card, software adapters included.
+    pub fn list() -> Vec<DeviceInfo> {
+        wgpu::candidates().into_iter().map(|c| c.info).collect()
+    }
+
+    /// The GPU, if it is one.
+    pub fn gpu(&self) -> Option<&Arc<GpuDevice>> {
+        match self {
+            Self::Cpu => None,
+            Self::Gpu(gpu) => Some(gpu),
+        }
+    }
+
+    /// Name of the executor, as in reports: `cpu` or `wgpu`.
+    pub fn backend(&self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu(_) => "wgpu",
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Gpu(gpu) => write!(f, "{}", gpu.info()),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Compute pipelines: compiled when first needed, kept for the device's life, and remembered on
+//! disk by the driver's pipeline cache where there is one.
+
+use crate::curve::CurveId;
+use crate::device::allocator::align;
+use crate::device::wgpu::{new_pipeline_cache, scoped, shader_module};
+use crate::error::{Error, Result};
+use crate::kernels::{Kernel, KernelSource, WordTier};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// A shader with the calling convention of [`crate::kernels`].
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    pub label: &'static str,
+    pub wgsl: &'static str,
+    /// Storage bindings, from binding 1 on.
+    pub bindings: u32,
+    /// Words of the uniform block, launch header included.
+    pub params_words: u32,
+}
+
+impl From<&'static KernelSource> for Program {
+    fn from(source: &'static KernelSource) -> Self {
+        Self {
+            label: source.label,
+            wgsl: source.wgsl,
+            bindings: source.bindings,
+            params_words: source.params_words,
+        }
+    }
+}
+
+/// Finds the source of a kernel. [`Kernel::source`] in production.
+pub type KernelLookup = fn(Kernel, CurveId, WordTier) -> &'static KernelSource;
+
+/// A compiled kernel.
+#[derive(Debug)]
+pub struct Pipeline {
+    pub label: &'static str,
+    pub pipeline: ::wgpu::ComputePipeline,
+    pub layout: ::wgpu::BindGroupLayout,
+    pub bindings: u32,
+    pub params_words: u32,
+    /// Bytes from one uniform block to the next.
+    pub stride: u64,
+}
+
+/// A compiled kernel, or why the driver refused it.
+type Compiled = OnceLock<Result<Arc<Pipeline>, String>>;
+
+/// All pipelines of one device.
+pub struct Pipelines {
+    device: ::wgpu::Device,
+    name: String,
+    lookup: KernelLookup,
+    tier: WordTier,
+    checked: bool,
+    compiled: Mutex<HashMap<(Kernel, CurveId), Arc<Compiled>>>,
+    cache: Option<(::wgpu::PipelineCache, PathBuf)>,
+    unsaved: AtomicBool,
+}
+
+impl Pipelines {
+    /// Loads what `cache_file` remembers. Any trouble with it costs time and nothing else.
+    pub fn new(
+        device: ::wgpu::Device,
+        name: String,
+        lookup: KernelLookup,
+        tier: WordTier,
+        checked: bool,
+        cache_file: Option<PathBuf>,
+    ) -> Self {
+        let cache = cache_file.and_then(|file| {
+            let data = read_cache(&file);
+            let cache = scoped(&device, || new_pipeline_cache(&device, data.as_deref()));
+            match cache {
+                Ok(cache) => Some((cache, file)),
+                Err(error) => {
+                    log::warn!("{name}: no pipeline cache: {error}");
+                    None
+                }
+            }
+        });
+        Self {
+            device,
+            name,
+            lookup,
+            tier,
+            checked,
+            compiled: Mutex::default(),
+            cache,
+            unsaved: AtomicBool::new(false),
+        }
+    }
+
+    /// The pipeline of a kernel, compiled now if this is its first use.
+    ///
+    /// # Errors
+    /// [`Error::DeviceFault`] if the driver refuses it, now or earlier.
+    pub fn get(&self, kernel: Kernel, curve: CurveId) -> Result<Arc<Pipeline>> {
+        let entry = {
+            let mut map = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+            map.entry((kernel, curve)).or_default().clone()
+        };
+        let compiled = entry.get_or_init(|| {
+            let program = Program::from((self.lookup)(kernel, curve, self.tier));
+            self.compile(&program).map(Arc::new)
+        });
+        compiled.clone().map_err(|message| Error::DeviceFault {
+            device: self.name.clone(),
+            message,
+        })
+    }
+
+    /// Compiles outside the table of kernels.
+    pub fn compile(&self, program: &Program) -> Result<Pipeline, String> {
+        let start = Instant::now();
+        let entries: Vec<_> = (0..=program.bindings)
+            .map(|binding| ::wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: ::wgpu::ShaderStages::COMPUTE,
+                ty: ::wgpu::BindingType::Buffer {
+                    ty: match binding {
+                        0 => ::wgpu::BufferBindingType::Uniform,
+                        // All read_write: two windows of one slab are accepted in one dispatch
+                        // only if they are bound alike.
+                        _ => ::wgpu::BufferBindingType::Storage { read_only: false },
+                    },
+                    has_dynamic_offset: binding == 0,
+                    min_binding_size: None,
+                },
+                count: None,
+            })
+            .collect();
+        let device = &self.device;
+        let label = Some(program.label);
+        let built = scoped(device, || {
+            let layout = device.create_bind_group_layout(&::wgpu::BindGroupLayoutDescriptor {
+                label,
+                entries: &entries,
+            });
+            let module = shader_module(device, program.label, program.wgsl, self.checked);
+            let pipeline_layout =
+                device.create_pipeline_layout(&::wgpu::PipelineLayoutDescriptor {
+                    label,
+                    bind_group_layouts: &[Some(&layout)],
+                    immediate_size: 0,
+                });
+            let pipeline = device.create_compute_pipeline(&::wgpu::ComputePipelineDescriptor {
+                label,
+                layout: Some(&pipeline_layout),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: ::wgpu::PipelineCompilationOptions {
+                    constants: &[],
+                    // Kernels write before they read; zeroing is slow, and racy on some drivers.
+                    zero_initialize_workgroup_memory: false,
+                },
+                cache: self.cache.as_ref().map(|(cache, _)| cache),
+            });
+            (layout, pipeline)
+        });
+        let (layout, pipeline) =
+            built.map_err(|e| format!("pipeline `{}` refused: {e}", program.label))?;
+        log::debug!(
+            "{}: `{}` compiled in {:?}",
+            self.name,
+            program.label,
+            start.elapsed()
+        );
+        self.unsaved.store(true, Ordering::Relaxed);
+        Ok(Pipeline {
+            label: program.label,
+            pipeline,
+            layout,
+            bindings: program.bindings,
+            params_words: program.params_words,
+            stride: align(u64::from(program.params_words) * 4),
+        })
+    }
+
+    /// Compiles many kernels on all cores. `progress` gets the number done so far.
+    ///
+    /// # Errors
+    /// The first error of [`Self::get`]; the others are compiled all the same.
+    pub fn precompile(
+        &self,
+        kernels: &[(Kernel, CurveId)],
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<()> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let failed = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(kernels.len()) {
+                scope.spawn(|| {
+                    while let Some(&(kernel, curve)) =
+                        kernels.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
+                        if let Err(error) = self.get(kernel, curve) {
+                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                            failed.get_or_insert(error);
+                        }
+                        progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                    }
+                });
+            }
+        });
+        self.save();
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Writes the cache file if something was compiled since the last time.
+    pub fn save(&self) {
+        let Some((cache, file)) = &self.cache else {
+            return;
+        };
+        if !self.unsaved.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(data) = cache.get_data()
+            && let Err(error) = write_cache(file, &data)
+        {
+            log::warn!("{}: pipeline cache not written: {error}", file.display());
+        }
+    }
+}
+
+impl Drop for Pipelines {
+    fn drop(&mut self) {
+        self.save();
+    }
+}
+
+/// Where this adapter's pipelines are remembered, if its driver can do that at all.
+pub fn cache_file(info: &::wgpu::AdapterInfo) -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty());
+    let base = set("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| set("HOME").map(|home| Path::new(&home).join(".cache")))
+        .or_else(|| set("LOCALAPPDATA").map(PathBuf::from))?;
+    let key = ::wgpu::util::pipeline_cache_key(info)?;
+    // The driver checks its version too, but by refusing the whole file.
+    let driver = Sha256::digest(format!("{} {}", info.driver, info.driver_info));
+    let version: String = driver[..4].iter().map(|b| format!("{b:02x}")).collect();
+    Some(base.join("groth16-gpu").join(format!("{key}_{version}")))
+}
+
+const DIGEST: usize = 32;
+
+/// The driver trusts this data, so a damaged file must not reach it: a digest stands in front.
+fn read_cache(file: &Path) -> Option<Vec<u8>> {
+    let bytes = std::fs::read(file).ok()?;
+    let (digest, data) = bytes.split_at_checked(DIGEST)?;
+    if Sha256::digest(data)[..] != *digest {
+        log::warn!("{}: damaged pipeline cache ignored", file.display());
+        return None;
+    }
+    Some(data.to_vec())
+}
+
+fn write_cache(file: &Path, data: &[u8]) -> std::io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+    temporary.write_all(&Sha256::digest(data))?;
+    temporary.write_all(data)?;
+    temporary.persist(file)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_cache_file_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("new").join("cache");
+        assert_eq!(read_cache(&file), None);
+        write_cache(&file, b"pipelines").unwrap();
+        assert_eq!(read_cache(&file).unwrap(), b"pipelines");
+        for damage in [&b""[..], &b"short"[..], &[0; 40][..]] {
+            std::fs::write(&file, damage).unwrap();
+            assert_eq!(read_cache(&file), None);
+        }
+    }
+}

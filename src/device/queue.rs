@@ -1,0 +1,451 @@
+//! One queue per device: whose turn it is, how long submissions take, and how to stop waiting.
+
+use crate::error::{Error, Result};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Stops a long call from another thread. Clones share the flag.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Asks the calls that hold this token to return [`Error::Cancelled`] soon.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+    /// Whether [`Self::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// # Errors
+    /// [`Error::Cancelled`] once cancelled.
+    pub fn check(&self) -> Result<()> {
+        if self.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+}
+
+/// The right to submit, one holder at a time, in the order of asking.
+///
+/// The holder's submissions follow each other without gaps from others. It gives the turn back as
+/// soon as its last one is in, so that the next holder's work queues up behind it.
+#[derive(Debug, Default)]
+pub struct DeviceQueue {
+    line: Mutex<Line>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    /// The front has the turn.
+    tickets: VecDeque<u64>,
+    next: u64,
+}
+
+impl DeviceQueue {
+    /// A queue that nobody uses.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Waits for the turn. `check` runs now and then; its error ends the wait.
+    ///
+    /// # Errors
+    /// What `check` returns.
+    pub fn turn(&self, check: &dyn Fn() -> Result<()>) -> Result<Turn<'_>> {
+        let mut line = self.lock();
+        let ticket = line.next;
+        line.next += 1;
+        line.tickets.push_back(ticket);
+        // Leaves the line on every way out of here.
+        let turn = Turn {
+            queue: self,
+            ticket,
+        };
+        while line.tickets.front() != Some(&ticket) {
+            drop(line);
+            check()?;
+            line = self.lock();
+            if line.tickets.front() == Some(&ticket) {
+                break;
+            }
+            // The time-out is for `check` alone.
+            let wait = self.changed.wait_timeout(line, Duration::from_millis(20));
+            line = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(line);
+        check()?;
+        Ok(turn)
+    }
+
+    /// Number of holders: one with the turn and the rest waiting.
+    pub fn len(&self) -> usize {
+        self.lock().tickets.len()
+    }
+
+    /// Whether nobody has the turn.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The list is consistent after every statement, so a panic elsewhere does not matter.
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turn, or a place in the line for it; given back when dropped, by a panic too.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    queue: &'a DeviceQueue,
+    ticket: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.lock().tickets.retain(|&t| t != self.ticket);
+        self.queue.changed.notify_all();
+    }
+}
+
+/// How much work a device does per second, learnt from its submissions.
+#[derive(Clone, Copy, Debug)]
+pub struct Calibration {
+    per_second: f64,
+    target: Duration,
+}
+
+impl Calibration {
+    /// Starts from a guess; submissions are to take `target`.
+    pub fn new(per_second: f64, target: Duration) -> Self {
+        Self { per_second, target }
+    }
+    /// Work units a second.
+    pub fn per_second(&self) -> f64 {
+        self.per_second
+    }
+    /// Work units for one submission, at least 1.
+    pub fn budget(&self) -> u64 {
+        ((self.per_second * self.target.as_secs_f64()) as u64).max(1)
+    }
+    /// A submission of `work` units took `time`.
+    pub fn observe(&mut self, work: u64, time: Duration) {
+        let seconds = time.as_secs_f64();
+        let expected = work as f64 / self.per_second;
+        // Short ones measure the overhead and not the device.
+        let meaningful = self.target.as_secs_f64() / 8.0;
+        if work == 0 || (seconds < meaningful && expected < meaningful) {
+            return;
+        }
+        let seen = work as f64 / seconds.max(1e-6);
+        // Down at once, since a submission that is too long can trip a watchdog; up in steps.
+        self.per_second = if seen < self.per_second {
+            0.3 * self.per_second + 0.7 * seen
+        } else {
+            (0.7 * self.per_second + 0.3 * seen).min(4.0 * self.per_second)
+        };
+    }
+}
+
+/// Wall-clock spans of submissions on a device that runs them one after the other.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    last_end: Option<Instant>,
+}
+
+impl Timeline {
+    /// Notes that what was submitted at `submitted` was seen complete at `now`, and returns when
+    /// it began to run, as far as can be seen from outside.
+    pub fn complete(&mut self, submitted: Instant, now: Instant) -> Instant {
+        let start = self.last_end.map_or(submitted, |end| end.max(submitted));
+        self.last_end = Some(self.last_end.map_or(now, |end| end.max(now)));
+        start.min(now)
+    }
+}
+
+/// What is known to be wrong with a device. Driver callbacks write it, users check it.
+#[derive(Debug)]
+pub struct Health {
+    device: String,
+    lost: Mutex<Option<String>>,
+    /// Errors that no error scope caught.
+    stray: Mutex<Vec<String>>,
+}
+
+impl Health {
+    /// A device without faults.
+    pub fn new(device: String) -> Self {
+        Self {
+            device,
+            lost: Mutex::default(),
+            stray: Mutex::default(),
+        }
+    }
+    /// A fault of this device.
+    pub fn fault(&self, message: impl Into<String>) -> Error {
+        Error::DeviceFault {
+            device: self.device.clone(),
+            message: message.into(),
+        }
+    }
+    /// The device is gone for good.
+    pub fn set_lost(&self, why: String) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.get_or_insert(why);
+    }
+    /// # Errors
+    /// [`Error::DeviceFault`] once the device is lost.
+    pub fn check(&self) -> Result<()> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*lost {
+            None => Ok(()),
+            Some(why) => Err(self.fault(format!("device lost: {why}"))),
+        }
+    }
+    pub fn add_stray(&self, message: String) {
+        let mut stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner);
+        stray.push(message);
+    }
+    /// # Errors
+    /// [`Error::DeviceFault`] if an error came from nowhere since the last call.
+    pub fn take_stray(&self) -> Result<()> {
+        let mut stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::take(&mut *stray).join("; ") {
+            none if none.is_empty() => Ok(()),
+            errors => Err(self.fault(errors)),
+        }
+    }
+}
+
+/// Submits to a wgpu queue and waits for what was submitted. Nothing else does either.
+pub struct Submitter {
+    device: ::wgpu::Device,
+    queue: ::wgpu::Queue,
+    health: Arc<Health>,
+}
+
+/// One submission.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    index: ::wgpu::SubmissionIndex,
+    pub at: Instant,
+}
+
+impl Submitter {
+    pub fn new(device: ::wgpu::Device, queue: ::wgpu::Queue, health: Arc<Health>) -> Self {
+        Self {
+            device,
+            queue,
+            health,
+        }
+    }
+
+    /// Nanoseconds in a tick of timestamps.
+    pub fn timestamp_period(&self) -> f32 {
+        self.queue.get_timestamp_period()
+    }
+
+    /// Queues commands behind all that was submitted before. `None` queues nothing, which tests
+    /// use to lose a submission.
+    pub fn submit(&self, _: &Turn<'_>, commands: Option<::wgpu::CommandBuffer>) -> Submission {
+        Submission {
+            index: self.queue.submit(commands),
+            at: Instant::now(),
+        }
+    }
+
+    /// Waits for one submission, in short steps so that `check` can end the wait and so that no
+    /// lock inside wgpu is held for long.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::DeviceFault`], and what `check` returns.
+    pub fn wait(
+        &self,
+        submission: &Submission,
+        timeout: Duration,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            if self.poll(Some(submission), Duration::from_millis(20))? {
+                return Ok(());
+            }
+            check()?;
+            if start.elapsed() > timeout {
+                return Err(Error::Timeout {
+                    what: format!("a submission to {}", self.health.device),
+                    seconds: timeout.as_secs(),
+                });
+            }
+        }
+    }
+
+    /// Whether a submission has completed.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn is_complete(&self, submission: &Submission) -> Result<bool> {
+        self.poll(Some(submission), Duration::ZERO)
+    }
+
+    /// Waits until `received` gets the answer to a mapping request whose submission has completed.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn wait_mapped(&self, mapped: &Mapping, timeout: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            // Another thread's poll may be about to deliver the answer.
+            match mapped.0.recv_timeout(Duration::from_micros(100)) {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(self.health.fault("a buffer could not be mapped")),
+                Err(_) => self.poll(None, Duration::ZERO)?,
+            };
+            self.health.check()?;
+            if start.elapsed() > timeout {
+                return Err(Error::Timeout {
+                    what: format!("mapping a buffer of {}", self.health.device),
+                    seconds: timeout.as_secs(),
+                });
+            }
+        }
+    }
+
+    fn poll(&self, submission: Option<&Submission>, timeout: Duration) -> Result<bool> {
+        let poll = match submission {
+            None => ::wgpu::PollType::Poll,
+            Some(s) => ::wgpu::PollType::Wait {
+                submission_index: Some(s.index.clone()),
+                timeout: Some(timeout),
+            },
+        };
+        // wgpu panics on errors of the driver here, where a device can get lost.
+        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
+        match polled {
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(::wgpu::PollError::Timeout)) => Ok(false),
+            Ok(Err(error)) => {
+                self.health.check()?;
+                Err(self.health.fault(format!("submission rejected: {error}")))
+            }
+            Err(_) => {
+                self.health
+                    .set_lost("the driver failed while waiting".into());
+                Err(self.health.check().expect_err("just set"))
+            }
+        }
+    }
+}
+
+/// The answer to a mapping request.
+#[derive(Debug)]
+pub struct Mapping(Receiver<bool>);
+
+/// Asks for `buffer` to be mapped once the submissions that use it have completed.
+pub fn request_mapping(buffer: &::wgpu::Buffer, mode: ::wgpu::MapMode) -> Mapping {
+    let (send, receive) = channel();
+    buffer.map_async(mode, .., move |answer| {
+        // Nobody waits any more if the run was given up.
+        let _ = send.send(answer.is_ok());
+    });
+    Mapping(receive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn go() -> Result<()> {
+        Ok(())
+    }
+
+    #[test]
+    fn turns_come_in_order() {
+        let queue = Arc::new(DeviceQueue::new());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let first = queue.turn(&go).unwrap();
+        let threads: Vec<_> = (0..5)
+            .map(|i| {
+                let (q, o) = (queue.clone(), order.clone());
+                let thread = thread::spawn(move || {
+                    let _turn = q.turn(&go).unwrap();
+                    o.lock().unwrap().push(i);
+                });
+                while queue.len() < i + 2 {
+                    thread::yield_now();
+                }
+                thread
+            })
+            .collect();
+        drop(first);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn cancelling_leaves_the_line() {
+        let queue = DeviceQueue::new();
+        let held = queue.turn(&go).unwrap();
+        let cancel = CancelToken::new();
+        cancel.cancel();
+        assert_eq!(
+            queue.turn(&|| cancel.check()).unwrap_err().class(),
+            "cancelled"
+        );
+        drop(held);
+        drop(queue.turn(&go).unwrap());
+    }
+
+    #[test]
+    fn p64_a_panic_gives_the_turn_back() {
+        let queue = Arc::new(DeviceQueue::new());
+        let q = queue.clone();
+        let panicked = thread::spawn(move || {
+            let _turn = q.turn(&go).unwrap();
+            panic!("injected");
+        });
+        assert!(panicked.join().is_err());
+        drop(queue.turn(&go).unwrap());
+    }
+
+    #[test]
+    fn calibration_converges_from_both_sides() {
+        for start in [1e5, 1e12] {
+            let mut c = Calibration::new(start, Duration::from_millis(100));
+            for _ in 0..60 {
+                let work = c.budget();
+                c.observe(work, Duration::from_secs_f64(work as f64 / 3e8));
+            }
+            assert!((c.per_second() / 3e8 - 1.0).abs() < 0.05, "{c:?}");
+        }
+    }
+
+    #[test]
+    fn overhead_of_small_submissions_does_not_count() {
+        let mut c = Calibration::new(1e9, Duration::from_millis(100));
+        c.observe(10, Duration::from_millis(1));
+        assert_eq!(c.per_second(), 1e9);
+    }
+
+    #[test]
+    fn spans_do_not_overlap() {
+        let t = Instant::now();
+        let at = |ms| t + Duration::from_millis(ms);
+        let mut line = Timeline::default();
+        assert_eq!(line.complete(at(0), at(10)), at(0));
+        assert_eq!(line.complete(at(1), at(25)), at(10));
+        assert_eq!(line.complete(at(40), at(50)), at(40));
+    }
+}

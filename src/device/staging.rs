@@ -1,0 +1,261 @@
+//! Host bytes on their way to the device and back, through mapped buffers of one size.
+//!
+//! The pieces of all uploads are laid out one after the other in staging buffers before anything
+//! runs. As many as were reserved are filled ahead of the turn, by several threads; the rest
+//! follows in the turn, in buffers that completed submissions of the same run have freed.
+
+use crate::device::arena::BufferUse;
+use crate::device::recording::{Command, Recording};
+use crate::device::wgpu::GpuDevice;
+use crate::error::Result;
+use rayon::prelude::*;
+use std::collections::VecDeque;
+
+/// A part of an upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UploadPiece {
+    pub command: usize,
+    /// Offset in the upload's data.
+    pub source: usize,
+    pub size: usize,
+    /// Number of the staging buffer, and offset in it.
+    pub chunk: usize,
+    pub at: u64,
+}
+
+/// Lays out the uploads of a recording in staging buffers of `chunk` bytes.
+fn layout(recording: &Recording, chunk: u64) -> Vec<UploadPiece> {
+    let mut pieces = Vec::new();
+    let (mut number, mut used) = (0, 0);
+    for (command, c) in recording.commands.iter().enumerate() {
+        let Command::Upload { data, .. } = c else {
+            continue;
+        };
+        let mut source = 0;
+        while source < data.len() {
+            if used == chunk {
+                (number, used) = (number + 1, 0);
+            }
+            let size = (data.len() - source).min((chunk - used) as usize);
+            pieces.push(UploadPiece {
+                command,
+                source,
+                size,
+                chunk: number,
+                at: used,
+            });
+            source += size;
+            used += size as u64;
+        }
+    }
+    pieces
+}
+
+/// The uploads of one run.
+pub(super) struct Uploads<'a> {
+    gpu: &'a GpuDevice,
+    recording: &'a Recording,
+    pieces: Vec<UploadPiece>,
+    /// Next piece to be copied to the device.
+    next: usize,
+    /// Filled and unmapped staging buffers from the one of `next` on.
+    staged: VecDeque<::wgpu::Buffer>,
+    /// Number of the next staging buffer to be filled.
+    to_stage: usize,
+    /// Mapped and empty.
+    idle: Vec<::wgpu::Buffer>,
+    secret: bool,
+}
+
+impl<'a> Uploads<'a> {
+    pub fn new(gpu: &'a GpuDevice, recording: &'a Recording, chunk: u64) -> Self {
+        let secret = recording.commands.iter().any(|c| match c {
+            Command::Upload { dst, .. } => recording.buffers[dst.buffer.0 as usize].secret,
+            _ => false,
+        });
+        Self {
+            gpu,
+            recording,
+            pieces: layout(recording, chunk),
+            next: 0,
+            staged: VecDeque::new(),
+            to_stage: 0,
+            idle: Vec::new(),
+            secret,
+        }
+    }
+
+    /// Staging buffers that all uploads fill.
+    pub fn chunks(&self) -> usize {
+        self.pieces.last().map_or(0, |p| p.chunk + 1)
+    }
+
+    /// Fills the first staging buffers, as many as were reserved.
+    pub fn stage_first(&mut self, reserved: u32) -> Result<()> {
+        let count = self.chunks().min(reserved as usize);
+        for _ in 0..count {
+            let chunk = self.gpu.arena.take_chunk(BufferUse::Upload)?;
+            self.staged.push_back(chunk);
+        }
+        self.to_stage = count;
+        self.staged
+            .par_iter()
+            .enumerate()
+            .try_for_each(|(number, chunk)| self.fill(number, chunk))
+    }
+
+    /// Copies the pieces of one staging buffer into it, and unmaps it.
+    fn fill(&self, number: usize, chunk: &::wgpu::Buffer) -> Result<()> {
+        let view = chunk.slice(..).get_mapped_range_mut();
+        let mut view = view.map_err(|e| self.gpu.health.fault(format!("staging: {e}")))?;
+        let first = self.pieces.partition_point(|p| p.chunk < number);
+        for piece in self.pieces[first..]
+            .iter()
+            .take_while(|p| p.chunk == number)
+        {
+            let Command::Upload { data, .. } = &self.recording.commands[piece.command] else {
+                continue;
+            };
+            let at = piece.at as usize;
+            view.slice(at..at + piece.size)
+                .copy_from_slice(&data[piece.source..piece.source + piece.size]);
+        }
+        drop(view);
+        chunk.unmap();
+        Ok(())
+    }
+
+    /// The next piece, if it belongs to `command`.
+    pub fn next_piece(&self, command: usize) -> Option<UploadPiece> {
+        let piece = self.pieces.get(self.next)?;
+        (piece.command == command).then_some(*piece)
+    }
+
+    /// Makes sure that the next piece's staging buffer is filled; false if one must become free.
+    pub fn stage_next(&mut self) -> Result<bool> {
+        if !self.staged.is_empty() {
+            return Ok(true);
+        }
+        let Some(chunk) = self.idle.pop() else {
+            return Ok(false);
+        };
+        self.fill(self.to_stage, &chunk)?;
+        self.to_stage += 1;
+        self.staged.push_back(chunk);
+        Ok(true)
+    }
+
+    /// Staging buffer of the next piece, once [`Self::stage_next`] said so.
+    pub fn front(&self) -> &::wgpu::Buffer {
+        &self.staged[0]
+    }
+
+    /// The next piece is recorded. Returns its staging buffer if that was the last piece in it.
+    pub fn advance(&mut self) -> Option<::wgpu::Buffer> {
+        let chunk = self.pieces[self.next].chunk;
+        self.next += 1;
+        match self.pieces.get(self.next) {
+            Some(next) if next.chunk == chunk => None,
+            _ => self.staged.pop_front(),
+        }
+    }
+
+    /// A staging buffer has served and is mapped again.
+    pub fn recycle(&mut self, chunk: ::wgpu::Buffer) {
+        if self.secret
+            && let Ok(mut view) = chunk.slice(..).get_mapped_range_mut()
+        {
+            view.slice(..).fill(0);
+        }
+        self.idle.push(chunk);
+    }
+
+    /// Returns what is left to the arena.
+    pub fn finish(&mut self) {
+        for chunk in self.idle.drain(..) {
+            self.gpu.arena.return_chunk(BufferUse::Upload, chunk);
+        }
+    }
+}
+
+impl Drop for Uploads<'_> {
+    fn drop(&mut self) {
+        self.finish();
+        // A run that was given up: these are unmapped.
+        for chunk in self.staged.drain(..) {
+            self.gpu.arena.lose_chunk(chunk);
+        }
+    }
+}
+
+/// A staging buffer for results.
+pub(super) struct DownloadChunk {
+    pub buffer: ::wgpu::Buffer,
+    pub used: u64,
+    pub pieces: Vec<DownloadPiece>,
+}
+
+/// A part of a download.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DownloadPiece {
+    /// Index of the download, and offset in it.
+    pub id: usize,
+    pub offset: usize,
+    /// Offset in the staging buffer.
+    pub at: usize,
+    pub size: usize,
+}
+
+impl DownloadChunk {
+    pub fn new(buffer: ::wgpu::Buffer) -> Self {
+        Self {
+            buffer,
+            used: 0,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Copies its pieces out and unmaps it.
+    pub fn read(&self, downloads: &mut [Vec<u8>]) -> Result<(), String> {
+        let view = self.buffer.slice(..self.used).get_mapped_range();
+        let view = view.map_err(|e| format!("staging: {e}"))?;
+        for piece in &self.pieces {
+            downloads[piece.id][piece.offset..piece.offset + piece.size]
+                .copy_from_slice(&view[piece.at..piece.at + piece.size]);
+        }
+        drop(view);
+        self.buffer.unmap();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_fill_staging_buffers_without_gaps() {
+        let mut recording = Recording::new();
+        for size in [100u64, 4, 5000, 3088] {
+            let b = recording.transient("b", size);
+            let data = vec![1u8; size as usize];
+            recording.upload(recording.whole(b), data.into());
+        }
+        let pieces = layout(&recording, 4096);
+        assert_eq!(
+            pieces.last().map(|p| (p.chunk, p.at + p.size as u64)),
+            Some((1, 4096))
+        );
+        let mut expected = 0;
+        for piece in &pieces {
+            assert_eq!(piece.chunk as u64 * 4096 + piece.at, expected);
+            expected += piece.size as u64;
+        }
+        let uploaded: usize = pieces
+            .iter()
+            .filter(|p| p.command == 2)
+            .map(|p| p.size)
+            .sum();
+        assert_eq!(uploaded, 5000);
+    }
+}

@@ -1,0 +1,670 @@
+//! GPUs through wgpu: adapters, opening a device, its memory. Running recordings is in
+//! [`super::execute`].
+
+use crate::bytes::Bytes;
+use crate::curve::CurveId;
+use crate::device::DeviceOptions;
+use crate::device::allocator::ALIGNMENT;
+use crate::device::arena::{ArenaConfig, ArenaReport, BufferArena, BufferUse, Memory};
+use crate::device::arena::{Reservation, ResidentBuffer};
+use crate::device::builtin::{CANARY, COPY, FILL};
+use crate::device::execute::RunOptions;
+use crate::device::pipelines::{Pipeline, Pipelines, cache_file};
+use crate::device::plan::PlanLimits;
+use crate::device::queue::{Calibration, DeviceQueue, Health, Submission, Submitter, Timeline};
+use crate::device::recording::Recording;
+use crate::device::selector::{Backend, DeviceInfo, DeviceType, one_row_per_card};
+use crate::error::{Error, Result};
+use crate::kernels::{Kernel, WordTier};
+use serde::Serialize;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Storage bindings that every kernel may rely on.
+const MIN_STORAGE_BUFFERS: u32 = 8;
+/// Workgroup memory that every kernel may rely on.
+const MIN_WORKGROUP_BYTES: u32 = 16 << 10;
+/// Bindings from here on up are silently wrong on some drivers (wgpu#6221, #10305).
+const MAX_BINDING: u64 = (1 << 31) - ALIGNMENT;
+/// Uniform blocks of one submission, 256 bytes each.
+pub(super) const PAGE_BLOCKS: u64 = 256;
+/// Compute passes of one submission: many of them in one encoder freeze macOS (wgpu#8047).
+pub(super) const MAX_PASSES: u32 = 128;
+/// Where timestamps start in a page's readback buffer; the canary is before.
+pub(super) const TIMESTAMPS_AT: u64 = 256;
+
+/// One adapter with its row.
+pub(super) struct Candidate {
+    pub info: DeviceInfo,
+    pub adapter: ::wgpu::Adapter,
+}
+
+/// All adapters that can run the kernels, one per physical card.
+pub(super) fn candidates() -> Vec<Candidate> {
+    let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = ::wgpu::Backends::PRIMARY | ::wgpu::Backends::GL;
+    // Conformance tests are mostly about graphics; the self-test is what decides here.
+    descriptor.flags = ::wgpu::InstanceFlags::ALLOW_UNDERLYING_NONCOMPLIANT_ADAPTER;
+    let backends = descriptor.backends;
+    let instance = ::wgpu::Instance::new(descriptor);
+    let mut found: Vec<Candidate> = pollster::block_on(instance.enumerate_adapters(backends))
+        .into_iter()
+        .filter_map(|adapter| {
+            let info = describe(&adapter)?;
+            Some(Candidate { info, adapter })
+        })
+        .collect();
+    let rows: Vec<DeviceInfo> = found.iter().map(|c| c.info.clone()).collect();
+    let keep = one_row_per_card(&rows);
+    let mut row = 0;
+    found.retain(|_| {
+        row += 1;
+        keep.contains(&(row - 1))
+    });
+    for (index, candidate) in found.iter_mut().enumerate() {
+        candidate.info.index = index;
+    }
+    found
+}
+
+/// `None` for adapters that can not run the kernels.
+fn describe(adapter: &::wgpu::Adapter) -> Option<DeviceInfo> {
+    let (info, limits) = (adapter.get_info(), adapter.limits());
+    let backend = match info.backend {
+        ::wgpu::Backend::Vulkan => Backend::Vulkan,
+        ::wgpu::Backend::Metal => Backend::Metal,
+        ::wgpu::Backend::Dx12 => Backend::Dx12,
+        ::wgpu::Backend::Gl => Backend::Gl,
+        _ => return None,
+    };
+    let compute = ::wgpu::DownlevelFlags::COMPUTE_SHADERS;
+    if !adapter.get_downlevel_capabilities().flags.contains(compute)
+        || limits.max_storage_buffers_per_shader_stage < MIN_STORAGE_BUFFERS
+        || limits.max_compute_workgroup_storage_size < MIN_WORKGROUP_BYTES
+    {
+        log::debug!("{} ({}): limits too low", info.name, backend.name());
+        return None;
+    }
+    let name = info.name.to_lowercase();
+    let rasterisers = [
+        "llvmpipe",
+        "lavapipe",
+        "softpipe",
+        "swiftshader",
+        "basic render",
+        "warp",
+    ];
+    let software =
+        info.device_type == ::wgpu::DeviceType::Cpu || rasterisers.iter().any(|r| name.contains(r));
+    let device_type = match info.device_type {
+        _ if software => DeviceType::Software,
+        ::wgpu::DeviceType::DiscreteGpu => DeviceType::Discrete,
+        ::wgpu::DeviceType::IntegratedGpu => DeviceType::Integrated,
+        ::wgpu::DeviceType::VirtualGpu => DeviceType::Virtual,
+        _ => DeviceType::Other,
+    };
+    let wide = adapter.features().contains(::wgpu::Features::SHADER_INT64);
+    let max_buffer = limits.max_buffer_size;
+    Some(DeviceInfo {
+        index: 0,
+        name: info.name,
+        backend,
+        driver: format!("{} {}", info.driver, info.driver_info)
+            .trim()
+            .to_owned(),
+        pci_bus: info.device_pci_bus_id,
+        device_type,
+        software,
+        vendor_id: info.vendor,
+        device_id: info.device,
+        tiers: match wide {
+            true => vec![WordTier::U64, WordTier::U32],
+            false => vec![WordTier::U32],
+        },
+        max_binding: limits
+            .max_storage_buffer_binding_size
+            .min(max_buffer)
+            .min(MAX_BINDING)
+            & !(ALIGNMENT - 1),
+        max_buffer,
+        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+        workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        memory: match software {
+            true => host_memory(),
+            false => device_memory(adapter),
+        },
+    })
+}
+
+/// Size of the largest device-local heap. wgpu has no query for it, Vulkan has.
+#[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
+fn device_memory(adapter: &::wgpu::Adapter) -> Option<u64> {
+    // SAFETY: the handles are used for one query, while the adapter lives, and not kept.
+    unsafe {
+        let vulkan = adapter.as_hal::<::wgpu::hal::api::Vulkan>()?;
+        let instance = vulkan.shared_instance().raw_instance();
+        let memory = instance.get_physical_device_memory_properties(vulkan.raw_physical_device());
+        let heaps = memory
+            .memory_heaps
+            .iter()
+            .take(memory.memory_heap_count as usize);
+        const DEVICE_LOCAL: u32 = 1;
+        heaps
+            .filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0)
+            .map(|heap| heap.size)
+            .max()
+    }
+}
+
+/// Metal's largest buffer is a fixed share of the memory that a GPU may use.
+#[cfg(target_vendor = "apple")]
+fn device_memory(adapter: &::wgpu::Adapter) -> Option<u64> {
+    Some(adapter.limits().max_buffer_size)
+}
+
+/// Memory of this machine, where it is easily found.
+fn host_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// What slabs may take when the user does not say: a share of what there is.
+fn default_budget(info: &DeviceInfo) -> u64 {
+    const GIB: u64 = 1 << 30;
+    match (info.software, info.memory) {
+        (true, memory) => memory.map_or(2 * GIB, |m| (m / 2).min(4 * GIB)),
+        // Leave room for the desktop and for other programs' working sets.
+        (false, Some(memory)) => memory / 5 * 4,
+        (false, None) => 4 * GIB,
+    }
+}
+
+/// Runs `f` and returns the first error that wgpu reports meanwhile on this thread.
+pub(super) fn scoped<T>(device: &::wgpu::Device, f: impl FnOnce() -> T) -> Result<T, String> {
+    let scopes = Scopes::push(device);
+    let value = catch_unwind(AssertUnwindSafe(f));
+    let error = scopes.pop();
+    match (value, error) {
+        (_, Some(error)) => Err(match error {
+            ::wgpu::Error::OutOfMemory { .. } => OUT_OF_MEMORY.to_owned(),
+            other => other.to_string(),
+        }),
+        (Ok(value), None) => Ok(value),
+        (Err(_), None) => Err("wgpu panicked".to_owned()),
+    }
+}
+
+const OUT_OF_MEMORY: &str = "out of memory";
+
+/// Error scopes of this thread for all kinds of error.
+pub(super) struct Scopes([::wgpu::ErrorScopeGuard; 3]);
+
+impl Scopes {
+    pub fn push(device: &::wgpu::Device) -> Self {
+        use ::wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
+        Self([Validation, OutOfMemory, Internal].map(|filter| device.push_error_scope(filter)))
+    }
+    /// The first error, innermost scope first.
+    pub fn pop(self) -> Option<::wgpu::Error> {
+        let [outer, middle, inner] = self.0;
+        let errors = [inner, middle, outer].map(|scope| pollster::block_on(scope.pop()));
+        errors.into_iter().flatten().next()
+    }
+}
+
+/// A shader module, with run-time checks (of bounds and loops) or as written.
+pub(super) fn shader_module(
+    device: &::wgpu::Device,
+    label: &str,
+    wgsl: &str,
+    checked: bool,
+) -> ::wgpu::ShaderModule {
+    let descriptor = ::wgpu::ShaderModuleDescriptor {
+        label: Some(label),
+        source: ::wgpu::ShaderSource::Wgsl(wgsl.into()),
+    };
+    if checked {
+        return device.create_shader_module(descriptor);
+    }
+    let checks = ::wgpu::ShaderRuntimeChecks::unchecked();
+    // SAFETY: the shaders are this crate's own. Their indices stay inside the bindings that a
+    // plan gives them and their loops end; the tests run them in checked mode and compare.
+    unsafe { device.create_shader_module_trusted(descriptor, checks) }
+}
+
+/// The driver's pipeline cache, started from `data`.
+pub(super) fn new_pipeline_cache(
+    device: &::wgpu::Device,
+    data: Option<&[u8]>,
+) -> ::wgpu::PipelineCache {
+    let descriptor = ::wgpu::PipelineCacheDescriptor {
+        label: None,
+        data,
+        fallback: true,
+    };
+    // SAFETY: `data` came from `PipelineCache::get_data`, which the digest in its file shows; the
+    // driver checks that it is its own.
+    unsafe { device.create_pipeline_cache(&descriptor) }
+}
+
+/// Device memory through wgpu.
+pub(super) struct WgpuMemory {
+    device: ::wgpu::Device,
+    name: String,
+    timestamps: bool,
+}
+
+/// What a submission needs besides slabs and staging.
+pub(super) struct Page {
+    /// Kernel parameters on their way to `uniform`; mapped.
+    pub params: ::wgpu::Buffer,
+    pub uniform: ::wgpu::Buffer,
+    /// Canary and timestamps on their way back.
+    pub readback: ::wgpu::Buffer,
+    pub timestamps: Option<(::wgpu::QuerySet, ::wgpu::Buffer)>,
+}
+
+impl WgpuMemory {
+    fn create(
+        &self,
+        size: u64,
+        usage: ::wgpu::BufferUsages,
+        mapped: bool,
+    ) -> Result<::wgpu::Buffer> {
+        let buffer = scoped(&self.device, || {
+            self.device.create_buffer(&::wgpu::BufferDescriptor {
+                label: None,
+                size,
+                usage,
+                mapped_at_creation: mapped,
+            })
+        });
+        buffer.map_err(|message| match message.as_str() {
+            OUT_OF_MEMORY => Error::OutOfMemory {
+                device: self.name.clone(),
+                needed: size,
+                available: 0,
+            },
+            _ => Error::DeviceFault {
+                device: self.name.clone(),
+                message: format!("a buffer of {size} bytes was refused: {message}"),
+            },
+        })
+    }
+}
+
+impl Memory for WgpuMemory {
+    type Buffer = ::wgpu::Buffer;
+    type Page = Page;
+
+    fn buffer(&self, usage: BufferUse, size: u64) -> Result<::wgpu::Buffer> {
+        use ::wgpu::BufferUsages as U;
+        match usage {
+            BufferUse::Slab => self.create(size, U::STORAGE | U::COPY_SRC | U::COPY_DST, false),
+            BufferUse::Upload => self.create(size, U::MAP_WRITE | U::COPY_SRC, true),
+            BufferUse::Download => self.create(size, U::MAP_READ | U::COPY_DST, false),
+        }
+    }
+
+    fn page(&self) -> Result<Page> {
+        use ::wgpu::BufferUsages as U;
+        let params = PAGE_BLOCKS * ALIGNMENT;
+        let stamps = u64::from(2 * MAX_PASSES) * 8;
+        let timestamps = match self.timestamps {
+            false => None,
+            true => {
+                let set = scoped(&self.device, || {
+                    self.device.create_query_set(&::wgpu::QuerySetDescriptor {
+                        label: None,
+                        ty: ::wgpu::QueryType::Timestamp,
+                        count: 2 * MAX_PASSES,
+                    })
+                });
+                let set = set.map_err(|message| Error::DeviceFault {
+                    device: self.name.clone(),
+                    message,
+                })?;
+                Some((
+                    set,
+                    self.create(stamps, U::QUERY_RESOLVE | U::COPY_SRC, false)?,
+                ))
+            }
+        };
+        Ok(Page {
+            params: self.create(params, U::MAP_WRITE | U::COPY_SRC, true)?,
+            uniform: self.create(params, U::UNIFORM | U::COPY_DST, false)?,
+            readback: self.create(TIMESTAMPS_AT + stamps, U::MAP_READ | U::COPY_DST, false)?,
+            timestamps,
+        })
+    }
+}
+
+/// What plans need to know of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GpuLimits {
+    /// Largest buffer of a recording, in bytes.
+    pub max_binding: u64,
+    /// Storage bindings of one dispatch.
+    pub max_storage_buffers: u32,
+    /// Workgroup memory, in bytes.
+    pub workgroup_bytes: u32,
+    /// Invocations of one workgroup.
+    pub workgroup_invocations: u32,
+    /// What reservations and resident buffers may take together.
+    pub memory_budget: u64,
+}
+
+impl GpuLimits {
+    /// The part that memory plans depend on.
+    pub fn plan(&self) -> PlanLimits {
+        PlanLimits {
+            max_binding: self.max_binding.min(self.memory_budget),
+            max_storage_buffers: self.max_storage_buffers,
+        }
+    }
+}
+
+/// A run that was given up while the device still worked on it; its memory waits here.
+pub(super) struct Zombie {
+    pub last: Submission,
+    pub _memory: Reservation<WgpuMemory>,
+    /// Keeps resident buffers that it uses.
+    pub _recording: Recording,
+}
+
+/// The executor's own kernels.
+pub(super) struct Builtins {
+    pub fill: Arc<Pipeline>,
+    pub copy: Arc<Pipeline>,
+    pub canary: Arc<Pipeline>,
+}
+
+/// A GPU (or a software adapter) that runs recordings. Shared freely between threads.
+pub struct GpuDevice {
+    info: DeviceInfo,
+    tier: WordTier,
+    limits: GpuLimits,
+    pub(super) options: DeviceOptions,
+    pub(super) device: ::wgpu::Device,
+    pub(super) arena: Arc<BufferArena<WgpuMemory>>,
+    pub(super) pipelines: Pipelines,
+    pub(super) builtins: Builtins,
+    pub(super) queue: DeviceQueue,
+    pub(super) submitter: Submitter,
+    pub(super) health: Arc<Health>,
+    pub(super) calibration: Mutex<Calibration>,
+    pub(super) timeline: Mutex<Timeline>,
+    pub(super) zombies: Mutex<Vec<Zombie>>,
+    pub(super) fault: Mutex<Option<Fault>>,
+    pub(super) next_token: AtomicU32,
+}
+
+/// A fault for tests to inject.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The next run loses this submission.
+    LoseSubmission(u32),
+    /// The next run panics in its turn, before this submission.
+    Panic(u32),
+}
+
+impl GpuDevice {
+    /// Opens the device of a row of [`super::Device::list`].
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if it is gone or refuses, [`Error::Usage`] for a tier that it lacks.
+    pub fn open(info: &DeviceInfo, options: &DeviceOptions) -> Result<Arc<Self>> {
+        let mut all = candidates();
+        let same = |c: &Candidate| c.info == *info;
+        let row = all.iter().position(same);
+        let row = row.ok_or_else(|| Error::NoDevice(format!("{info} is not there any more")))?;
+        Self::open_candidate(all.swap_remove(row), options)
+    }
+
+    pub(super) fn open_candidate(
+        candidate: Candidate,
+        options: &DeviceOptions,
+    ) -> Result<Arc<Self>> {
+        use ::wgpu::Features as F;
+        let Candidate { info, adapter } = candidate;
+        let tier = options.word_tier.unwrap_or(info.tiers[0]);
+        if !info.tiers.contains(&tier) {
+            return Err(Error::Usage(format!(
+                "{info} has no 64-bit integers in shaders; tier {} can not be used",
+                tier.name()
+            )));
+        }
+        let mut wanted = F::SHADER_INT64 | F::PIPELINE_CACHE;
+        // Timestamps hang or vanish on Metal (wgpu-native#624).
+        if info.backend != Backend::Metal && options.timestamps {
+            wanted |= F::TIMESTAMP_QUERY;
+        }
+        let features = adapter.features() & wanted;
+        let limits = adapter.limits();
+        let request = adapter.request_device(&::wgpu::DeviceDescriptor {
+            label: Some("groth16-gpu"),
+            required_features: features,
+            required_limits: limits.clone(),
+            // Slabs are allocations of their own; only small buffers are affected.
+            memory_hints: ::wgpu::MemoryHints::MemoryUsage,
+            ..Default::default()
+        });
+        let (device, queue) = pollster::block_on(request)
+            .map_err(|error| Error::NoDevice(format!("{info} can not be opened: {error}")))?;
+        let name = info.to_string();
+        let health = Arc::new(Health::new(name.clone()));
+        let stray = health.clone();
+        device.on_uncaptured_error(Arc::new(move |error: ::wgpu::Error| {
+            stray.add_stray(error.to_string());
+        }));
+        let lost = health.clone();
+        device.set_device_lost_callback(move |reason, message| {
+            lost.set_lost(format!("{reason:?} {message}"));
+        });
+        let budget = options.vram_limit.unwrap_or_else(|| default_budget(&info)) & !(ALIGNMENT - 1);
+        let limits = GpuLimits {
+            max_binding: info.max_binding,
+            max_storage_buffers: info.max_storage_buffers,
+            workgroup_bytes: info.workgroup_bytes,
+            workgroup_invocations: limits.max_compute_invocations_per_workgroup,
+            memory_budget: budget,
+        };
+        // 4 MiB keeps copies efficient; small budgets get small staging buffers.
+        let chunk = (budget / 64).next_power_of_two().clamp(64 << 10, 4 << 20);
+        let memory = WgpuMemory {
+            device: device.clone(),
+            name: name.clone(),
+            timestamps: features.contains(F::TIMESTAMP_QUERY),
+        };
+        let arena = BufferArena::new(
+            memory,
+            ArenaConfig {
+                device: name.clone(),
+                budget,
+                max_slab: info.max_binding,
+                min_slab: (if info.software { 16 << 20 } else { 256 << 20 }).min(info.max_binding),
+                chunk,
+                max_chunks: ((budget / 8).min(512 << 20) / chunk).max(4) as u32,
+            },
+        );
+        let cache = match features.contains(F::PIPELINE_CACHE) && options.pipeline_cache {
+            true => cache_file(&adapter.get_info()),
+            false => None,
+        };
+        let pipelines = Pipelines::new(
+            device.clone(),
+            name,
+            options.kernels,
+            tier,
+            options.checked_shaders,
+            cache,
+        );
+        let builtin = |program| {
+            let compiled = pipelines.compile(program);
+            compiled
+                .map(Arc::new)
+                .map_err(|message| health.fault(message))
+        };
+        let builtins = Builtins {
+            fill: builtin(&FILL)?,
+            copy: builtin(&COPY)?,
+            canary: builtin(&CANARY)?,
+        };
+        let guess = if info.software { 2e7 } else { 2e9 };
+        let gpu = Self {
+            tier,
+            limits,
+            arena,
+            builtins,
+            pipelines,
+            queue: DeviceQueue::new(),
+            submitter: Submitter::new(device.clone(), queue, health.clone()),
+            calibration: Mutex::new(Calibration::new(guess, options.submission)),
+            timeline: Mutex::default(),
+            zombies: Mutex::default(),
+            fault: Mutex::default(),
+            next_token: AtomicU32::new(1),
+            options: options.clone(),
+            info,
+            device,
+            health,
+        };
+        Ok(Arc::new(gpu))
+    }
+
+    /// Its row in the list.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+    /// The shader tier in use.
+    pub fn tier(&self) -> WordTier {
+        self.tier
+    }
+    /// What plans need to know.
+    pub fn limits(&self) -> &GpuLimits {
+        &self.limits
+    }
+    /// Use of device memory.
+    pub fn memory(&self) -> ArenaReport {
+        self.arena.report()
+    }
+    /// Work units a second, as learnt so far.
+    pub fn work_per_second(&self) -> f64 {
+        let calibration = self.calibration.lock();
+        calibration
+            .unwrap_or_else(PoisonError::into_inner)
+            .per_second()
+    }
+    /// # Errors
+    /// [`Error::DeviceFault`] once the device is lost; it must then be opened again.
+    pub fn check_health(&self) -> Result<()> {
+        self.health.check()
+    }
+
+    /// Compiles kernels ahead of their first use, on all cores; `progress` gets the number done.
+    ///
+    /// # Errors
+    /// [`Error::DeviceFault`] if the driver refuses one.
+    pub fn precompile(
+        &self,
+        kernels: &[(Kernel, CurveId)],
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<()> {
+        self.pipelines.precompile(kernels, progress)
+    }
+
+    /// Puts data on the device to stay there. Sizes are rounded up to 4 bytes, with zeros.
+    ///
+    /// The upload is known to be complete when this returns: the token at the end of each of its
+    /// submissions was read back. It shares the device with proofs in pieces.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the budget has no room even without other users, and those of
+    /// [`Self::run`]. Nothing stays on the device then.
+    pub fn upload_resident(
+        &self,
+        data: &[(&'static str, Bytes)],
+        options: &RunOptions,
+    ) -> Result<Vec<ResidentBuffer>> {
+        const PIECE: usize = 256 << 20;
+        let check = || self.check(options);
+        let mut buffers = Vec::with_capacity(data.len());
+        for (_, bytes) in data {
+            let size = (bytes.len() as u64).next_multiple_of(4).max(4);
+            buffers.push(self.arena.resident(size, &check)?);
+        }
+        let mut recording = Recording::new();
+        let mut recorded = 0;
+        for ((label, bytes), buffer) in data.iter().zip(&buffers) {
+            let mut start = 0;
+            while start < bytes.len() {
+                let end = bytes.len().min(start + PIECE - recorded);
+                let mut piece = bytes.slice(start..end);
+                if !piece.len().is_multiple_of(4) {
+                    let mut padded = piece.to_vec();
+                    padded.resize(padded.len().next_multiple_of(4), 0);
+                    piece = padded.into();
+                }
+                let id = recording.resident(label, buffer);
+                let mut dst = recording.whole(id);
+                (dst.offset, dst.size) = (start as u64, piece.len() as u64);
+                recording.upload(dst, piece);
+                recorded += end - start;
+                start = end;
+                if recorded >= PIECE {
+                    self.run(&std::mem::take(&mut recording), options)?;
+                    recorded = 0;
+                }
+            }
+        }
+        if recorded > 0 {
+            self.run(&recording, options)?;
+        }
+        Ok(buffers)
+    }
+
+    /// What ends a wait: cancellation, or the loss of the device. Also looks whether runs that
+    /// were given up have completed meanwhile, since a waiter may need their memory.
+    pub(super) fn check(&self, options: &RunOptions) -> Result<()> {
+        self.reap_zombies();
+        self.health.check()?;
+        options.cancel.as_ref().map_or(Ok(()), |c| c.check())
+    }
+
+    fn reap_zombies(&self) {
+        let mut zombies = self.zombies.lock().unwrap_or_else(PoisonError::into_inner);
+        // An error means that the device is gone, and its memory with it.
+        let done: Vec<Zombie> = zombies
+            .extract_if(.., |z| self.submitter.is_complete(&z.last).unwrap_or(true))
+            .collect();
+        drop(zombies);
+        drop(done);
+    }
+
+    /// The next run meets this fault.
+    #[doc(hidden)]
+    pub fn inject_fault(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+    /// Loses the device, as a driver's reset would.
+    #[doc(hidden)]
+    pub fn lose_device(&self) {
+        self.device.destroy();
+        let _ = self.device.poll(::wgpu::PollType::Poll);
+    }
+}
+
+impl fmt::Debug for GpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GpuDevice({}, {})", self.info, self.tier.name())
+    }
+}
+
+/// Time limit of one submission unless options say otherwise.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
