@@ -5,9 +5,12 @@ pub mod curve;
 pub mod device;
 pub mod domain;
 pub mod error;
+pub mod formats;
 pub mod kernels;
 pub mod proof;
 pub mod proving_key;
+pub mod verify;
+pub mod verifying_key;
 pub mod witness;
 
 pub use error::{Error, Result};
