@@ -14,6 +14,7 @@ pub mod prover;
 pub mod proving_key;
 pub mod qap;
 pub mod report;
+pub mod setup;
 pub mod verify;
 pub mod verifying_key;
 pub mod witness;

@@ -4,6 +4,7 @@
 //! does not emulate the kernels.
 
 mod affine;
+pub(crate) mod fixed_base;
 pub mod msm;
 pub mod ntt;
 
