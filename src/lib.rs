@@ -7,6 +7,7 @@ pub mod curve;
 pub mod device;
 pub mod domain;
 pub mod error;
+pub mod example;
 pub mod formats;
 pub mod kernels;
 pub mod proof;

@@ -142,10 +142,7 @@ fn setup_over<C: GpuCurve>(r1cs: &R1cs, trapdoor: &Trapdoor<C::Fr>) -> Result<Pr
         n_vars: r1cs.n_wires,
         n_public,
         domain_size: n,
-        a: Arc::new(with_public_rows::<C>(
-            r1cs.a.to_key_matrix::<C>(),
-            n_public,
-        )),
+        a: Arc::new(with_public_rows::<C>(r1cs.a.to_key_matrix::<C>(), n_public)),
         b: Arc::new(r1cs.b.to_key_matrix::<C>()),
         alpha_g1: one_g1(&trapdoor.alpha),
         beta_g1: one_g1(&trapdoor.beta),
@@ -181,7 +178,10 @@ fn check(r1cs: &R1cs) -> Result<()> {
     for (name, matrix) in [("A", &r1cs.a), ("B", &r1cs.b), ("C", &r1cs.c)] {
         let entries = matrix.columns.len();
         let in_order = matrix.row_starts.is_sorted()
-            && matrix.row_starts.last().is_none_or(|n| *n as usize == entries)
+            && matrix
+                .row_starts
+                .last()
+                .is_none_or(|n| *n as usize == entries)
             && matrix.values.len() == entries;
         let in_range = matrix
             .columns
