@@ -2,3 +2,11 @@
 
 pub mod arena;
 pub mod recording;
+
+/// What computes proofs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Device {
+    /// The native CPU path.
+    Cpu,
+}
