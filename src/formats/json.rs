@@ -185,7 +185,12 @@ pub fn read_proof(path: &Path, expected: Option<CurveId>) -> Result<Proof> {
 pub fn read_public(path: &Path, curve: CurveId) -> Result<Vec<[u8; 32]>> {
     let json = Document::read(path)?;
     let Some(values) = json.value.as_array() else {
-        return json.bad("expected an array of public inputs");
+        let what = match (json.value.get("pi_a"), json.value.get("vk_alpha_1")) {
+            (Some(_), _) => ", but this is a proof",
+            (_, Some(_)) => ", but this is a verification key",
+            _ => "",
+        };
+        return json.bad(format!("expected an array of public inputs{what}"));
     };
     let modulus = BigUint::from_bytes_le(&curve.fr_modulus_bytes());
     let element = |(i, value)| {

@@ -106,6 +106,29 @@ impl NewFile {
     }
 }
 
+/// Puts several files into place; if one fails, those already placed are removed again.
+///
+/// # Errors
+/// [`Error::Io`] of the first that failed.
+pub fn commit_all(files: Vec<NewFile>) -> Result<()> {
+    let mut placed: Vec<PathBuf> = Vec::new();
+    for file in files {
+        let regular = matches!(file.writer.get_ref(), Sink::Beside(_));
+        let destination = file.destination.clone();
+        if let Err(e) = file.commit() {
+            for path in placed {
+                // Already failing; nothing better can be done about a second failure.
+                let _ = fs::remove_file(path);
+            }
+            return Err(e);
+        }
+        if regular {
+            placed.push(destination);
+        }
+    }
+    Ok(())
+}
+
 /// Writes `bytes` to `destination`, complete or not at all.
 pub fn write_file(destination: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = NewFile::create(destination)?;
