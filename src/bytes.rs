@@ -26,6 +26,13 @@ impl Bytes {
             range,
         }
     }
+    /// Where these bytes start in their file; `None` for owned bytes.
+    pub fn file_offset(&self) -> Option<u64> {
+        match &self.source {
+            Source::Mapped(_) => Some(self.range.start as u64),
+            Source::Owned(_) => None,
+        }
+    }
     /// A part of these bytes, sharing the storage.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use ark_ec::models::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::pairing::Pairing;
-use ark_ff::{Field, PrimeField};
+use ark_ff::{BigInteger, Field, PrimeField};
 
 /// The curves that this crate proves over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,47 @@ impl CurveId {
     pub fn g2_bytes(self) -> usize {
         4 * self.fq_bytes()
     }
+    /// The scalar field's modulus r, least significant limb first.
+    pub fn fr_modulus(self) -> [u64; 4] {
+        match self {
+            Self::Bls12_381 => ark_bls12_381::Fr::MODULUS.0,
+            Self::Bn254 => ark_bn254::Fr::MODULUS.0,
+        }
+    }
+    /// The base field's modulus q, little-endian, [`Self::fq_bytes`] bytes.
+    pub fn fq_modulus_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bls12_381 => ark_bls12_381::Fq::MODULUS.to_bytes_le(),
+            Self::Bn254 => ark_bn254::Fq::MODULUS.to_bytes_le(),
+        }
+    }
+    /// The scalar field's modulus r, little-endian.
+    pub fn fr_modulus_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (chunk, limb) in bytes.chunks_exact_mut(8).zip(self.fr_modulus()) {
+            chunk.copy_from_slice(&limb.to_le_bytes());
+        }
+        bytes
+    }
+    /// The curve whose scalar field has the little-endian modulus `r`.
+    pub fn from_fr_modulus(r: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.fr_modulus_bytes() == r)
+    }
+    /// Whether 32 little-endian bytes are a canonical scalar, that is, below r.
+    pub fn is_canonical_scalar(self, bytes: &[u8]) -> bool {
+        below(bytes, &self.fr_modulus())
+    }
+}
+
+/// Whether little-endian `bytes` (as many as `modulus` has) are a smaller number than `modulus`.
+fn below(bytes: &[u8], modulus: &[u64]) -> bool {
+    for (chunk, m) in bytes.rchunks_exact(8).zip(modulus.iter().rev()) {
+        let limb = u64::from_le_bytes(chunk.try_into().expect("chunks of 8"));
+        if limb != *m {
+            return limb < *m;
+        }
+    }
+    false
 }
 
 impl std::fmt::Display for CurveId {

@@ -167,6 +167,13 @@ impl Error {
             source,
         }
     }
+    /// Names the file of an input error that does not name one yet.
+    pub fn in_file(mut self, file: &std::path::Path) -> Self {
+        if let Self::Input(e) = &mut self {
+            e.file.get_or_insert_with(|| file.to_owned());
+        }
+        self
+    }
     /// The stable class name, as printed in `--json` errors.
     pub fn class(&self) -> &'static str {
         match self {

@@ -23,6 +23,7 @@ use rayon::prelude::*;
 const MIN_CHUNK: usize = 1 << 10;
 
 /// Tables of the quotient's transforms, as bytes or as device buffers.
+#[derive(Debug)]
 struct QuotientTables<B> {
     log_n: u32,
     /// log2 of the split of the power tables.
@@ -136,12 +137,14 @@ impl QuotientTables<Bytes> {
 }
 
 /// Points of a query, cut for the device's bindings.
+#[derive(Debug)]
 struct Query<B> {
     group: Group,
     chunks: Vec<B>,
 }
 
 /// A proving key on a device.
+#[derive(Debug)]
 pub struct DeviceKey {
     curve: CurveId,
     reduction: QapReduction,

@@ -3,37 +3,11 @@
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Stops a long call from another thread. Clones share the flag.
-#[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
-
-impl CancelToken {
-    /// A token that is not cancelled.
-    pub fn new() -> Self {
-        Self::default()
-    }
-    /// Asks the calls that hold this token to return [`Error::Cancelled`] soon.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-    /// Whether [`Self::cancel`] was called.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-    /// # Errors
-    /// [`Error::Cancelled`] once cancelled.
-    pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        Ok(())
-    }
-}
+pub use crate::control::CancelToken;
 
 /// The right to submit, one holder at a time, in the order of asking.
 ///

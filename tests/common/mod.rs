@@ -1,102 +1,79 @@
-//! Shared by the test binaries that run on every adapter found: one test id for each adapter,
-//! tier and case, so that a missing adapter shows as ignored and never as passed.
+//! The corpus of fixtures, shared by the integration tests.
+
+// Each test binary uses its own part of this.
 #![allow(dead_code)]
 
-use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, GpuDevice};
-use groth16_gpu::kernels::WordTier;
-use libtest_mimic::{Arguments, Failed, Trial};
-use std::sync::Arc;
+pub mod adapters;
 
-/// Software adapters that the suite expects; `tests/run` installs them.
-const EXPECTED: [(&str, &str); 2] = [("lavapipe", "llvmpipe"), ("swiftshader", "swiftshader")];
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-/// One adapter in one word tier.
-#[derive(Clone)]
-pub struct TestDevice {
-    /// `adapter/tier`
-    pub label: String,
-    pub gpu: Arc<GpuDevice>,
-    /// An adapter so slow that tests take their smallest sizes.
-    pub slow: bool,
+/// One line of a manifest.
+pub struct Case {
+    pub root: PathBuf,
+    pub json: Value,
 }
 
-fn short_name(info: &DeviceInfo) -> String {
-    let lower = info.name.to_lowercase();
-    EXPECTED
-        .iter()
-        .find(|(_, part)| lower.contains(part))
-        .map_or_else(
-            || {
-                lower
-                    .chars()
-                    .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-                    .collect()
-            },
-            |(short, _)| (*short).to_string(),
-        )
-}
-
-/// Every adapter found, in every tier that it can run.
-pub fn devices() -> Vec<TestDevice> {
-    let mut out = Vec::new();
-    for info in Device::list() {
-        let name = short_name(&info);
-        for tier in [WordTier::U64, WordTier::U32] {
-            if !info.tiers.contains(&tier) {
-                continue;
-            }
-            let options = DeviceOptions {
-                word_tier: Some(tier),
-                poison: true,
-                ..Default::default()
-            };
-            let gpu = GpuDevice::open(&info, &options)
-                .unwrap_or_else(|e| panic!("{name} was listed but does not open: {e}"));
-            out.push(TestDevice {
-                label: format!("{name}/{}", tier.name()),
-                gpu,
-                slow: name == "swiftshader",
-            });
-        }
+impl Case {
+    pub fn text(&self, field: &str) -> &str {
+        self.json[field].as_str().unwrap_or_default()
     }
-    out
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.text("dir"), self.text("name"))
+    }
+    pub fn folder(&self) -> PathBuf {
+        self.root.join(self.text("dir"))
+    }
+    /// The malformed file itself.
+    pub fn file(&self) -> PathBuf {
+        self.folder().join(self.text("file"))
+    }
+    /// The folder of the well-formed circuit that the file was made from.
+    pub fn base(&self) -> PathBuf {
+        let curve = self.text("curve");
+        self.root.join(curve).join(self.text("base"))
+    }
+    pub fn expects(&self, what: &str) -> bool {
+        self.text("expect") == what
+    }
+    /// Points outside the subgroup are found under the deepest check only.
+    pub fn needs_subgroup_check(&self) -> bool {
+        self.text("file").contains("outside_subgroup")
+    }
 }
 
-/// A case: its name, and what it does on a device.
-pub type Case = (String, fn(&TestDevice) -> Result<(), Failed>);
-
-/// Runs every case on every device; expected adapters that are missing give ignored tests.
-pub fn run(cases: Vec<Case>) -> ! {
-    let _ = env_logger::builder().is_test(true).try_init();
-    let arguments = Arguments::from_args();
-    let devices = devices();
-    let mut trials = Vec::new();
-    for device in &devices {
-        for (name, case) in &cases {
-            let (device, case) = (device.clone(), *case);
-            trials.push(Trial::test(format!("{}/{name}", device.label), move || {
-                case(&device)
-            }));
-        }
-    }
-    for (short, _) in EXPECTED {
-        if !devices.iter().any(|d| d.label.starts_with(short)) {
-            for (name, _) in &cases {
-                trials.push(
-                    Trial::test(format!("{short}/missing/{name}"), || Ok(())).with_ignored_flag(true),
-                );
-            }
-        }
-    }
-    libtest_mimic::run(&arguments, trials).exit()
+/// The cases in the repository.
+pub fn bundled() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Fails with a message.
-#[macro_export]
-macro_rules! ensure {
-    ($cond:expr, $($message:tt)+) => {
-        if !$cond {
-            return Err(format!($($message)+).into());
-        }
-    };
+/// The larger corpus beside the checkout, if it is there.
+pub fn shared() -> Option<PathBuf> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .skip(1)
+        .map(|p| p.join("shared/fixtures"))
+        .find(|p| p.join("manifest.jsonl").is_file())
+}
+
+fn load(root: &Path) -> Vec<Case> {
+    let text = fs::read_to_string(root.join("manifest.jsonl")).expect("a manifest");
+    text.lines()
+        .map(|line| Case {
+            root: root.to_owned(),
+            json: serde_json::from_str(line).expect("a line of the manifest"),
+        })
+        .collect()
+}
+
+/// Every case of `kind`: the shared corpus contains the bundled one, and replaces it if present.
+pub fn cases(kind: &str) -> Vec<Case> {
+    let root = shared().unwrap_or_else(|| {
+        eprintln!("no ../shared/fixtures beside the checkout: only the bundled cases are run");
+        bundled()
+    });
+    let mut cases = load(&root);
+    cases.retain(|c| c.text("kind") == kind);
+    cases
 }

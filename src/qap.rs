@@ -1,0 +1,144 @@
+//! From the constraint rows to the scalars of the h query, on the host, for both reductions.
+//!
+//! With a = A·w, b = B·w and c = C·w as values on the n-th roots of unity, a·b − c vanishes there
+//! exactly when the witness satisfies the constraints, so z = xⁿ − 1 divides it
+//! ([Groth 2016](https://eprint.iacr.org/2016/260), §2.3 and §3.2). Keys carry no matrix C: where
+//! the witness is right, c is the pointwise product of a and b. That also holds in the extra rows
+//! that a reduction adds for the public wires, whose b and c are 0.
+
+use crate::cpu::ntt::Ntt;
+use crate::curve::GpuCurve;
+use crate::domain::Domain;
+use crate::error::{Error, InputClass, InputError, Result};
+use crate::proving_key::{Matrix, QapReduction};
+use crate::witness::Witness;
+use ark_ff::{Field, Zero};
+use rayon::prelude::*;
+use zeroize::Zeroize;
+
+/// Rows that one task multiplies, at least.
+const MIN_ROWS: usize = 256;
+
+/// Matrix times witness, padded with zeros to `domain_size` elements.
+///
+/// # Errors
+/// `bad_coefficient` for an entry that is not below the modulus, names no wire of the witness, or
+/// lies outside the rows; `bad_scalar` for a witness value that is not below the modulus.
+pub fn row_products<C: GpuCurve>(
+    matrix: &Matrix,
+    witness: &Witness,
+    domain_size: usize,
+) -> Result<Vec<C::Fr>> {
+    let rows = matrix.rows();
+    if rows > domain_size {
+        return Err(bad_coefficient(format!(
+            "{rows} rows in a domain of {domain_size}"
+        )));
+    }
+    let mut products = vec![C::Fr::zero(); domain_size];
+    products[..rows]
+        .par_iter_mut()
+        .zip(matrix.row_starts.par_windows(2))
+        .with_min_len(MIN_ROWS)
+        .try_for_each(|(product, ends)| {
+            let range = ends[0] as usize..ends[1] as usize;
+            let (Some(columns), Some(values)) = (
+                matrix.columns.get(range.clone()),
+                matrix.values.get(range.clone()),
+            ) else {
+                return Err(bad_coefficient("rows are out of order".into()));
+            };
+            for (entry, (column, value)) in range.zip(columns.iter().zip(values)) {
+                *product += entry_product::<C>(witness, *column as usize, value).map_err(
+                    |(class, message)| {
+                        Error::from(InputError::new(class, message).element(entry as u64))
+                    },
+                )?;
+            }
+            Ok(())
+        })?;
+    Ok(products)
+}
+
+/// Value times wire.
+///
+/// The value is v·R² and the wire's value w is canonical. Taken as Montgomery limbs they are v·R
+/// and w/R, so that their product is v·w.
+#[inline(always)]
+fn entry_product<C: GpuCurve>(
+    witness: &Witness,
+    column: usize,
+    value: &[u8; 32],
+) -> Result<C::Fr, (InputClass, &'static str)> {
+    if column >= witness.len() {
+        return Err((InputClass::BadCoefficient, "coefficient of no such wire"));
+    }
+    let value = C::fr_from_montgomery(value).ok_or((
+        InputClass::BadCoefficient,
+        "coefficient is not below the field's modulus",
+    ))?;
+    let wire = C::fr_from_montgomery(witness.value(column)).ok_or((
+        InputClass::BadScalar,
+        "witness value is not below the field's modulus",
+    ))?;
+    Ok(value * wire)
+}
+
+fn bad_coefficient(message: String) -> Error {
+    InputError::new(InputClass::BadCoefficient, message).into()
+}
+
+/// The scalars of the h query from the row products a and b, which are used up.
+///
+/// * [`QapReduction::Circom`]: the n values of a·b − c on the odd coset, in order;
+/// * [`QapReduction::Libsnark`]: the lowest n − 1 coefficients of (a·b − c)/z.
+///
+/// # Errors
+/// `bad_section` if the domain is the field's largest: it has no odd coset.
+pub fn quotient_scalars<F: ark_ff::PrimeField>(
+    reduction: QapReduction,
+    domain: Domain<F>,
+    mut a: Vec<F>,
+    mut b: Vec<F>,
+) -> Result<Vec<F>> {
+    let shift = match reduction {
+        QapReduction::Circom => domain.odd_coset_shift().ok_or_else(|| {
+            InputError::new(
+                InputClass::BadSection,
+                format!(
+                    "a domain of 2^{} has no odd coset in this curve's scalar field",
+                    domain.log2
+                ),
+            )
+        })?,
+        QapReduction::Libsnark => F::GENERATOR,
+    };
+    let ntt = Ntt::new(domain);
+    let mut c = product(&a, &b);
+    let scale = ntt.reversed_coset_scale(shift);
+    for values in [&mut a, &mut b, &mut c] {
+        ntt.inverse_to_reversed_unscaled(values);
+        values.par_iter_mut().zip(&scale).for_each(|(x, s)| *x *= s);
+        ntt.forward_from_reversed(values);
+    }
+    a.par_iter_mut()
+        .zip(&b)
+        .zip(&c)
+        .for_each(|((a, b), c)| *a = *a * b - c);
+    b.zeroize();
+    c.zeroize();
+    if reduction == QapReduction::Libsnark {
+        // z is constant on a coset.
+        let z = shift.pow([domain.size() as u64]) - F::one();
+        let z_inverse = z.inverse().expect("z vanishes on no coset but the domain");
+        ntt.coset_inverse(&mut a, shift);
+        a.par_iter_mut().for_each(|x| *x *= z_inverse);
+        // The degree of (a·b − c)/z is at most n − 2.
+        a.truncate(domain.size() - 1);
+    }
+    Ok(a)
+}
+
+fn product<F: Field>(a: &[F], b: &[F]) -> Vec<F> {
+    a.par_iter().zip(b).map(|(a, b)| *a * b).collect()
+}

@@ -1,0 +1,125 @@
+//! What a proof took: times, memory, and who computed it.
+
+use serde::Serialize;
+use std::time::Instant;
+
+/// One phase of a proof. Phases follow each other without gaps.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Phase {
+    pub name: String,
+    /// Who computed: `cpu`, `wgpu`, `cuda`.
+    pub backend: String,
+    /// Wall time in milliseconds.
+    pub wall_ms: f64,
+    /// Time that the device worked, in milliseconds, where it measures that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_ms: Option<f64>,
+    /// Bytes of key and witness that the phase read.
+    pub bytes: u64,
+}
+
+/// Report of one proof; the phases' wall times add up to `wall_ms`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProofReport {
+    pub curve: String,
+    pub n_vars: u64,
+    pub n_public: u64,
+    pub domain_size: u64,
+    /// Who computed the sums of the proof: `cpu`, `wgpu`, `cuda`.
+    pub backend: String,
+    pub device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Word tier of the shaders, `u64` or `u32`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Why the CPU took over from a device, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+    pub wall_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_ms: Option<f64>,
+    pub phases: Vec<Phase>,
+    /// Most bytes of the device's arena in use at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_arena_bytes: Option<u64>,
+    /// Most resident memory of the process so far, where the system tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_host_bytes: Option<u64>,
+    /// Whether the proof was verified before it was handed out.
+    pub self_verified: bool,
+    /// Version of this crate.
+    pub version: String,
+}
+
+/// Cuts a proof's wall time into phases.
+#[derive(Debug)]
+pub struct PhaseClock {
+    start: Instant,
+    last: Instant,
+    phases: Vec<Phase>,
+}
+
+impl PhaseClock {
+    pub fn start() -> Self {
+        let now = Instant::now();
+        Self {
+            start: now,
+            last: now,
+            phases: Vec::new(),
+        }
+    }
+    /// Ends a phase that began where the last one ended.
+    pub fn end_phase(&mut self, name: &str, backend: &str, bytes: u64) -> &mut Phase {
+        let now = Instant::now();
+        self.phases.push(Phase {
+            name: name.into(),
+            backend: backend.into(),
+            wall_ms: milliseconds(self.last, now),
+            device_ms: None,
+            bytes,
+        });
+        self.last = now;
+        self.phases.last_mut().expect("just pushed")
+    }
+    /// Ends several phases at once: those of `parts` with the wall times that were measured
+    /// elsewhere, then `rest` with what is left of the time since the last phase.
+    pub fn end_phases(&mut self, parts: Vec<Phase>, rest: &str, backend: &str) {
+        let known: f64 = parts.iter().map(|p| p.wall_ms).sum();
+        self.phases.extend(parts);
+        self.end_phase(rest, backend, 0).wall_ms -= known;
+    }
+    /// The wall time up to the end of the last phase, and the phases.
+    pub fn finish(self) -> (f64, Vec<Phase>) {
+        (milliseconds(self.start, self.last), self.phases)
+    }
+}
+
+fn milliseconds(from: Instant, to: Instant) -> f64 {
+    to.duration_since(from).as_secs_f64() * 1e3
+}
+
+/// Most resident memory of this process so far in bytes; `None` where the system does not tell.
+pub fn peak_host_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_add_up_to_the_wall_time() {
+        let mut clock = PhaseClock::start();
+        for name in ["a", "b", "c"] {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            clock.end_phase(name, "cpu", 0);
+        }
+        let (wall, phases) = clock.finish();
+        let sum: f64 = phases.iter().map(|p| p.wall_ms).sum();
+        assert!((wall - sum).abs() < 1e-6 && wall >= 6.0);
+    }
+}
