@@ -10,21 +10,20 @@ use crate::device::arena::{BufferUse, Request, Reservation};
 use crate::device::builtin::{GROUP_WORDS, GROUP_WORK};
 use crate::device::pipelines::Pipeline;
 use crate::device::plan::MemoryPlan;
-use crate::device::queue::{CancelToken, Mapping, Submission, Turn, request_mapping};
+use crate::device::queue::{CancelToken, Turn};
 use crate::device::recording::{BufferKind, BufferSlice, Command, Dispatch, Recording};
-use crate::device::staging::{DownloadChunk, DownloadPiece, Uploads};
-use crate::device::wgpu::{
-    Fault, GpuDevice, MAX_PASSES, PAGE_BLOCKS, Page, Scopes, TIMESTAMPS_AT, WgpuMemory, Zombie,
-};
+use crate::device::report::{RunOutput, RunReport, ms};
+use crate::device::staging::{DownloadChunk, Uploads};
+use crate::device::submission::{Batch, InFlight, Launch, MAX_GROUPS, Window};
+use crate::device::wgpu::{Fault, GpuDevice, WgpuMemory, Zombie, lock};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, LAUNCH_WORDS};
-use serde::Serialize;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Submissions of one run that the device has at a time: enough to keep it busy, few enough that
@@ -34,8 +33,6 @@ const IN_FLIGHT: usize = 4;
 pub(super) const POISON: u32 = 0xdead_beef;
 /// Bytes copied in the time of one field multiplication, roughly.
 const COPY_BYTES_PER_WORK: u64 = 512;
-/// Workgroups in x; the rest folds into y, since a dimension is limited to 65,535.
-const MAX_GROUPS_X: u32 = 32_768;
 
 /// Receives the share of work done, 0 to 1.
 pub type Progress = Arc<dyn Fn(f64) + Send + Sync>;
@@ -51,108 +48,6 @@ impl fmt::Debug for RunOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RunOptions {{ cancel: {:?} }}", self.cancel)
     }
-}
-
-/// What a recording gave.
-#[derive(Clone, Debug, Default)]
-pub struct RunOutput {
-    /// By [`super::recording::DownloadId`].
-    pub downloads: Vec<Vec<u8>>,
-    pub report: RunReport,
-}
-
-/// Times of one phase of a recording.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PhaseTime {
-    pub name: &'static str,
-    /// First and last moment of its work on the device, from the start of the run, as seen from
-    /// the host.
-    pub start_ms: f64,
-    pub end_ms: f64,
-    /// Its share of the time between, by estimated work where phases share a submission.
-    pub wall_ms: f64,
-    /// Time on the device's own clock, where it has one.
-    pub device_ms: Option<f64>,
-    /// Estimated field multiplications.
-    pub work: u64,
-}
-
-/// Figures of one run. Times are in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RunReport {
-    pub phases: Vec<PhaseTime>,
-    /// Waiting for memory, filling staging buffers, waiting for the turn, having it.
-    pub reserve_ms: f64,
-    pub staging_ms: f64,
-    pub turn_wait_ms: f64,
-    pub turn_ms: f64,
-    pub total_ms: f64,
-    pub submissions: u32,
-    pub slowest_submission_ms: f64,
-    /// Device memory reserved, and bytes copied there and back.
-    pub reserved_bytes: u64,
-    pub uploaded_bytes: u64,
-    pub downloaded_bytes: u64,
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
-/// A range of a slab.
-#[derive(Clone, Debug)]
-struct Window {
-    buffer: ::wgpu::Buffer,
-    offset: u64,
-    size: u64,
-}
-
-impl Window {
-    /// The window extended down to where a binding may start, and the words that this adds.
-    fn aligned(&self) -> (Self, u32) {
-        let offset = self.offset & !(ALIGNMENT - 1);
-        let extra = self.offset - offset;
-        let window = Self {
-            buffer: self.buffer.clone(),
-            offset,
-            size: self.size + extra,
-        };
-        (window, (extra / 4) as u32)
-    }
-}
-
-/// A submission in the making.
-struct Batch {
-    /// Dropped before the encoder that it belongs to.
-    pass: Option<::wgpu::ComputePass<'static>>,
-    encoder: ::wgpu::CommandEncoder,
-    scopes: Scopes,
-    page: Page,
-    /// Content of the page's parameter blocks so far.
-    params: Vec<u8>,
-    token: u32,
-    work: u64,
-    phase_work: Vec<(usize, u64)>,
-    /// Phase of each pass that has timestamps.
-    passes: Vec<usize>,
-    uploads: Vec<::wgpu::Buffer>,
-    downloads: Vec<DownloadChunk>,
-    /// Number of the launch that the last bind group is for.
-    bound: Option<(u64, ::wgpu::BindGroup)>,
-}
-
-/// A submission on the device.
-struct InFlight {
-    submission: Submission,
-    page: Page,
-    token: u32,
-    work: u64,
-    phase_work: Vec<(usize, u64)>,
-    passes: Vec<usize>,
-    uploads: Vec<(::wgpu::Buffer, Mapping)>,
-    downloads: Vec<(DownloadChunk, Mapping)>,
-    readback: Mapping,
-    params: Mapping,
 }
 
 /// One recording being run.
@@ -248,11 +143,7 @@ impl<'a> Run<'a> {
             launches: 0,
             total_work: 0,
             done_work: 0,
-            fault: gpu
-                .fault
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
+            fault: lock(&gpu.fault).take(),
             output: RunOutput::default(),
             finished: false,
             memory: Some(memory),
@@ -318,25 +209,14 @@ impl<'a> Run<'a> {
             }
         }
         self.output.downloads = sizes.into_iter().map(|s| vec![0; s as usize]).collect();
-        let report = &mut self.output.report;
-        report.reserve_ms = ms(reserved - self.started);
-        report.staging_ms = ms(reserved.elapsed());
-        report.reserved_bytes = self.plan.bytes + ALIGNMENT;
-        report.uploaded_bytes = self.plan.uploaded;
-        report.downloaded_bytes = self.plan.downloaded;
-        let names = self.recording.phases.iter().map(|p| p.0);
-        // What comes before the first named phase.
-        report.phases = std::iter::once("start")
-            .chain(names)
-            .map(|name| PhaseTime {
-                name,
-                start_ms: f64::INFINITY,
-                end_ms: 0.0,
-                wall_ms: 0.0,
-                device_ms: None,
-                work: 0,
-            })
-            .collect();
+        self.output.report = RunReport {
+            reserve_ms: ms(reserved - self.started),
+            staging_ms: ms(reserved.elapsed()),
+            reserved_bytes: self.plan.bytes + ALIGNMENT,
+            uploaded_bytes: self.plan.uploaded,
+            downloaded_bytes: self.plan.downloaded,
+            ..RunReport::new(self.recording.phases.iter().map(|p| &p.0))
+        };
     }
 
     fn execute(&mut self) -> Result<()> {
@@ -354,11 +234,8 @@ impl<'a> Run<'a> {
         for (i, command) in recording.commands.iter().enumerate() {
             while phases.next_if(|&first| first <= i).is_some() {
                 self.phase += 1;
-                // Passes, and so timestamps, belong to one phase each.
-                if let Some(batch) = &mut self.batch
-                    && batch.page.timestamps.is_some()
-                {
-                    batch.pass = None;
+                if let Some(batch) = &mut self.batch {
+                    batch.next_phase();
                 }
             }
             self.command(i, command)?;
@@ -383,9 +260,7 @@ impl<'a> Run<'a> {
             arena.return_chunk(BufferUse::Download, chunk);
         }
         self.memory = None;
-        let report = &mut self.output.report;
-        report.total_ms = ms(self.started.elapsed());
-        report.phases.retain(|p| p.work > 0 || p.wall_ms > 0.0);
+        self.output.report.finish(self.started.elapsed());
         self.finished = true;
     }
 
@@ -438,20 +313,15 @@ impl<'a> Run<'a> {
             while !self.uploads.stage_next()? {
                 self.free_staging("upload")?;
             }
-            self.batch()?;
-            let batch = self.batch.as_mut().expect("just made");
-            batch.pass = None;
-            batch.encoder.copy_buffer_to_buffer(
-                self.uploads.front(),
-                piece.at,
-                &window.buffer,
-                window.offset + piece.source as u64,
-                piece.size as u64,
-            );
-            let work = piece.size as u64 / COPY_BYTES_PER_WORK;
-            batch.add_work(self.phase, work);
-            if let Some(chunk) = self.uploads.advance() {
-                batch.uploads.push(chunk);
+            let from = (self.uploads.front().clone(), piece.at);
+            let to = (&window.buffer, window.offset + piece.source as u64);
+            let size = piece.size as u64;
+            let (phase, filled) = (self.phase, self.uploads.advance());
+            let batch = self.batch()?;
+            batch.copy((&from.0, from.1), to, size);
+            batch.add_work(phase, size / COPY_BYTES_PER_WORK);
+            if let Some(chunk) = filled {
+                batch.uploaded(chunk);
             }
             self.cut_if_full()?;
         }
@@ -463,35 +333,21 @@ impl<'a> Run<'a> {
         let window = self.window(src);
         let mut done = 0;
         while done < window.size {
-            if self.download.is_none() {
-                self.download = Some(DownloadChunk::new(self.download_chunk()?));
-            }
-            self.batch()?;
-            // Making a batch may have flushed, which takes the chunk.
-            let (Some(chunk), Some(batch)) = (&mut self.download, &mut self.batch) else {
-                continue;
+            let mut chunk = match self.download.take() {
+                Some(chunk) => chunk,
+                None => DownloadChunk::new(self.download_chunk()?),
             };
             let size = (window.size - done).min(chunk_size - chunk.used);
-            batch.pass = None;
-            batch.encoder.copy_buffer_to_buffer(
-                &window.buffer,
-                window.offset + done,
-                &chunk.buffer,
-                chunk.used,
-                size,
-            );
-            batch.add_work(self.phase, size / COPY_BYTES_PER_WORK);
-            chunk.pieces.push(DownloadPiece {
-                id,
-                offset: done as usize,
-                at: chunk.used as usize,
-                size: size as usize,
-            });
-            chunk.used += size;
-            done += size;
-            if chunk.used == chunk_size {
-                batch.downloads.extend(self.download.take());
+            let (phase, batch) = (self.phase, self.batch()?);
+            let from = (&window.buffer, window.offset + done);
+            batch.copy(from, (&chunk.buffer, chunk.used), size);
+            batch.add_work(phase, size / COPY_BYTES_PER_WORK);
+            chunk.add(id, done, size);
+            match chunk.used == chunk_size {
+                true => batch.downloaded(chunk),
+                false => self.download = Some(chunk),
             }
+            done += size;
             self.cut_if_full()?;
         }
         Ok(())
@@ -593,21 +449,26 @@ impl<'a> Run<'a> {
         self.launches += 1;
         let mut first = 0;
         while first < groups {
-            self.batch()?;
             let budget = self.budget();
-            let work = self.batch.as_ref().map_or(0, |b| b.work);
-            let left = budget.saturating_sub(work);
+            let work = self.batch()?.work();
+            let fits = budget.saturating_sub(work) / work_per_group.max(1);
             let rest = groups - first;
-            let fits = left / work_per_group.max(1);
-            let count = u64::from(rest).min(fits) as u32;
+            let count = u64::from(rest.min(MAX_GROUPS)).min(fits) as u32;
             // Rather a new submission than a sliver at the end of this one.
             if count < rest && work > 0 && u64::from(count) * work_per_group < budget / 4 {
                 self.flush()?;
                 continue;
             }
             let count = count.max(1);
-            self.record(pipeline, windows, params, first, first + count);
-            let batch = self.batch.as_mut().expect("made above");
+            let launch = Launch {
+                number: self.launches,
+                phase: self.phase,
+                pipeline,
+                windows,
+                params,
+            };
+            let (device, batch) = (&self.gpu.device, self.batch.as_mut().expect("made above"));
+            batch.record(device, &launch, first, first + count);
             batch.add_work(self.phase, work_per_group.saturating_mul(u64::from(count)));
             first += count;
             self.cut_if_full()?;
@@ -615,205 +476,72 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Records one dispatch in the current batch, which has room for it.
-    fn record(
-        &mut self,
-        pipeline: &Pipeline,
-        windows: &[Window],
-        params: &[u32],
-        first: u32,
-        end: u32,
-    ) {
-        let (phase, launch, device) = (self.phase, self.launches, &self.gpu.device);
-        let batch = self.batch.as_mut().expect("callers made one");
-        let at = batch.params.len();
-        let header = [first, end, 0, 0];
-        batch
-            .params
-            .extend_from_slice(bytemuck::cast_slice(&header));
-        batch.params.extend_from_slice(bytemuck::cast_slice(params));
-        batch.params.resize(at + pipeline.stride as usize, 0);
-        if batch
-            .bound
-            .as_ref()
-            .is_none_or(|(for_launch, _)| *for_launch != launch)
-        {
-            let uniform = ::wgpu::BufferBinding {
-                buffer: &batch.page.uniform,
-                offset: 0,
-                size: std::num::NonZeroU64::new(u64::from(pipeline.params_words) * 4),
-            };
-            let storage = windows.iter().map(|w| ::wgpu::BufferBinding {
-                buffer: &w.buffer,
-                offset: w.offset,
-                size: std::num::NonZeroU64::new(w.size),
-            });
-            let entries: Vec<_> = std::iter::once(uniform)
-                .chain(storage)
-                .enumerate()
-                .map(|(i, binding)| ::wgpu::BindGroupEntry {
-                    binding: i as u32,
-                    resource: ::wgpu::BindingResource::Buffer(binding),
-                })
-                .collect();
-            let group = device.create_bind_group(&::wgpu::BindGroupDescriptor {
-                label: Some(pipeline.label),
-                layout: &pipeline.layout,
-                entries: &entries,
-            });
-            batch.bound = Some((launch, group));
-        }
-        let (_, group) = batch.bound.as_ref().expect("just bound");
-        if batch.pass.is_none() {
-            let writes = batch.page.timestamps.as_ref().map(|(set, _)| {
-                let index = 2 * batch.passes.len() as u32;
-                ::wgpu::ComputePassTimestampWrites {
-                    query_set: set,
-                    beginning_of_pass_write_index: Some(index),
-                    end_of_pass_write_index: Some(index + 1),
-                }
-            });
-            let descriptor = ::wgpu::ComputePassDescriptor {
-                label: None,
-                timestamp_writes: writes,
-            };
-            let pass = batch.encoder.begin_compute_pass(&descriptor);
-            batch.pass = Some(pass.forget_lifetime());
-            batch.passes.push(phase);
-        }
-        let pass = batch.pass.as_mut().expect("just begun");
-        let (x, y) = fold(end - first);
-        pass.set_pipeline(&pipeline.pipeline);
-        pass.set_bind_group(0, group, &[at as u32]);
-        pass.dispatch_workgroups(x, y, 1);
-    }
-
     fn budget(&self) -> u64 {
-        let calibration = self.gpu.calibration.lock();
-        calibration.unwrap_or_else(PoisonError::into_inner).budget()
+        lock(&self.gpu.calibration).budget()
     }
 
-    /// Makes sure that there is a batch.
-    fn batch(&mut self) -> Result<()> {
-        if self.batch.is_some() {
-            return Ok(());
+    /// The batch, made if there is none.
+    fn batch(&mut self) -> Result<&mut Batch> {
+        if self.batch.is_none() {
+            if self.fault == Some(Fault::Panic(self.output.report.submissions)) {
+                panic!("injected");
+            }
+            let page = self.gpu.arena.take_page()?;
+            let token = self.gpu.next_token.fetch_add(1, Ordering::Relaxed);
+            self.batch = Some(Batch::new(&self.gpu.device, page, token));
         }
-        if self.fault == Some(Fault::Panic(self.output.report.submissions)) {
-            panic!("injected");
+        Ok(self.batch.as_mut().expect("just made"))
+    }
+
+    /// Ends the batch if it has enough work or no room for more.
+    fn cut_if_full(&mut self) -> Result<()> {
+        let budget = self.budget();
+        let full = |b: &Batch| b.work() >= budget || b.is_full();
+        if self.batch.as_ref().is_some_and(full) {
+            self.flush()?;
         }
-        let page = self.gpu.arena.take_page()?;
-        let scopes = Scopes::push(&self.gpu.device);
-        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        // The content of `params` is decided when the batch ends, just before it is submitted.
-        let size = PAGE_BLOCKS * ALIGNMENT;
-        encoder.copy_buffer_to_buffer(&page.params, 0, &page.uniform, 0, size);
-        self.batch = Some(Batch {
-            pass: None,
-            encoder,
-            scopes,
-            page,
-            params: Vec::with_capacity(4096),
-            token: self.gpu.next_token.fetch_add(1, Ordering::Relaxed),
-            work: 0,
-            phase_work: Vec::new(),
-            passes: Vec::new(),
-            uploads: Vec::new(),
-            downloads: Vec::new(),
-            bound: None,
-        });
         Ok(())
     }
 
-    /// Ends the batch if it has enough work, or no room for another dispatch and the canary.
-    fn cut_if_full(&mut self) -> Result<()> {
-        let budget = self.budget();
-        let full = self.batch.as_ref().is_some_and(|b| {
-            let blocks = b.params.len() as u64 / ALIGNMENT;
-            b.work >= budget || blocks + 4 > PAGE_BLOCKS || b.passes.len() as u32 + 2 > MAX_PASSES
-        });
-        if full { self.flush() } else { Ok(()) }
-    }
-
-    /// Submits the batch, if there is one.
+    /// Submits the batch, if there is one, and waits while too much is in flight.
     fn flush(&mut self) -> Result<()> {
-        if self.batch.is_none() {
-            return Ok(());
-        }
-        let gpu = self.gpu;
-        // Last, so that its token vouches for all before it.
-        self.launches += 1;
-        let (canary, token) = (
-            self.canary.clone(),
-            self.batch.as_ref().map_or(0, |b| b.token),
-        );
-        let pipeline = gpu.builtins.canary.clone();
-        self.record(
-            &pipeline,
-            std::slice::from_ref(&canary),
-            &[token, 0, 0, 0],
-            0,
-            1,
-        );
-        let mut batch = self.batch.take().expect("checked above");
-        batch.downloads.extend(self.download.take());
-        drop(batch.pass.take());
-        let Page {
-            params,
-            readback,
-            timestamps,
-            ..
-        } = &batch.page;
-        batch
-            .encoder
-            .copy_buffer_to_buffer(&canary.buffer, canary.offset, readback, 0, 4);
-        if let Some((set, resolved)) = timestamps {
-            let count = 2 * batch.passes.len() as u32;
-            batch.encoder.resolve_query_set(set, 0..count, resolved, 0);
-            let size = u64::from(count) * 8;
-            batch
-                .encoder
-                .copy_buffer_to_buffer(resolved, 0, readback, TIMESTAMPS_AT, size);
-        }
-        let written = params.slice(..).get_mapped_range_mut().map(|mut view| {
-            view.slice(..batch.params.len())
-                .copy_from_slice(&batch.params);
-        });
-        written.map_err(|e| gpu.health.fault(format!("parameters: {e}")))?;
-        params.unmap();
-        let number = self.output.report.submissions;
-        self.output.report.submissions += 1;
-        let commands = batch.encoder.finish();
-        let lost = self.fault == Some(Fault::LoseSubmission(number));
-        let turn = self.turn.as_ref().expect("submissions happen in the turn");
-        let submission = gpu.submitter.submit(turn, (!lost).then_some(commands));
-        let write = |buffer: ::wgpu::Buffer| {
-            let mapping = request_mapping(&buffer, ::wgpu::MapMode::Write);
-            (buffer, mapping)
-        };
-        let read = |chunk: DownloadChunk| {
-            let mapping = request_mapping(&chunk.buffer, ::wgpu::MapMode::Read);
-            (chunk, mapping)
-        };
-        self.in_flight.push_back(InFlight {
-            submission,
-            token: batch.token,
-            work: batch.work,
-            phase_work: batch.phase_work,
-            passes: batch.passes,
-            uploads: batch.uploads.into_iter().map(write).collect(),
-            downloads: batch.downloads.into_iter().map(read).collect(),
-            readback: request_mapping(&batch.page.readback, ::wgpu::MapMode::Read),
-            params: request_mapping(&batch.page.params, ::wgpu::MapMode::Write),
-            page: batch.page,
-        });
-        if let Some(error) = batch.scopes.pop() {
-            return Err(gpu.health.fault(format!("submission refused: {error}")));
-        }
-        gpu.check(self.options)?;
+        self.submit()?;
+        self.gpu.check(self.options)?;
         while self.in_flight.len() > IN_FLIGHT {
             self.reap()?;
         }
         Ok(())
+    }
+
+    /// Submits the batch, if there is one.
+    fn submit(&mut self) -> Result<()> {
+        let Some(mut batch) = self.batch.take() else {
+            return Ok(());
+        };
+        let gpu = self.gpu;
+        self.launches += 1;
+        let canary = Launch {
+            number: self.launches,
+            phase: self.phase,
+            pipeline: &gpu.builtins.canary,
+            windows: std::slice::from_ref(&self.canary),
+            params: &[batch.token(), 0, 0, 0],
+        };
+        // Last, so that its token vouches for all before it.
+        batch.record(&gpu.device, &canary, 0, 1);
+        if let Some(chunk) = self.download.take() {
+            batch.downloaded(chunk);
+        }
+        let lose = self.fault == Some(Fault::LoseSubmission(self.output.report.submissions));
+        let turn = self.turn.as_ref().expect("submissions happen in the turn");
+        let submitted = batch.submit(&gpu.submitter, turn, &self.canary, lose);
+        let (in_flight, refused) = submitted.map_err(|e| gpu.health.fault(e))?;
+        self.output.report.submissions += 1;
+        self.in_flight.push_back(in_flight);
+        match refused {
+            None => Ok(()),
+            Some(e) => Err(gpu.health.fault(format!("submission refused: {e}"))),
+        }
     }
 
     /// Waits for the oldest submission and takes what it brought.
@@ -825,17 +553,17 @@ impl<'a> Run<'a> {
         };
         let check = || gpu.check(options);
         gpu.submitter.wait(&oldest.submission, timeout, &check)?;
-        let now = Instant::now();
-        gpu.submitter.wait_mapped(&oldest.readback, timeout)?;
-        let (token, stamps) = oldest.read_back(gpu.submitter.timestamp_period())?;
-        if token != oldest.token {
-            return Err(gpu
-                .health
-                .fault("a submission was lost: its token did not come back"));
-        }
+        let end = Instant::now();
+        // Complete, whatever it brought: nothing needs to wait for it any more.
         let done = self.in_flight.pop_front().expect("seen above");
-        self.account(&done, now, &stamps);
-        done.page.readback.unmap();
+        gpu.submitter.wait_mapped(&done.readback, timeout)?;
+        let read = done.read_back(gpu.submitter.timestamp_period());
+        let (token, passes) = read.map_err(|e| gpu.health.fault(e))?;
+        if token != done.token {
+            let what = "a submission was lost: its token did not come back";
+            return Err(gpu.health.fault(what));
+        }
+        self.account(&done, end, &passes);
         gpu.submitter.wait_mapped(&done.params, timeout)?;
         gpu.arena.return_page(done.page);
         for (buffer, mapping) in done.uploads {
@@ -844,9 +572,8 @@ impl<'a> Run<'a> {
         }
         for (chunk, mapping) in done.downloads {
             gpu.submitter.wait_mapped(&mapping, timeout)?;
-            chunk
-                .read(&mut self.output.downloads)
-                .map_err(|e| gpu.health.fault(e))?;
+            let read = chunk.read(&mut self.output.downloads);
+            read.map_err(|e| gpu.health.fault(e))?;
             self.idle_downloads.push(chunk.buffer);
         }
         self.done_work = self.done_work.saturating_add(done.work);
@@ -856,39 +583,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Books the time of a completed submission.
-    fn account(&mut self, done: &InFlight, now: Instant, stamps: &[(usize, Duration)]) {
-        let lock = self.gpu.timeline.lock();
-        let start = lock
-            .unwrap_or_else(PoisonError::into_inner)
-            .complete(done.submission.at, now);
-        let wall = now - start;
-        let device: Duration = stamps.iter().map(|s| s.1).sum();
+    /// Books the time of a completed submission, and learns from it.
+    fn account(&mut self, done: &InFlight, end: Instant, passes: &[(usize, Duration)]) {
+        let gpu = self.gpu;
+        let start = lock(&gpu.timeline).complete(done.submission.at, end);
         let report = &mut self.output.report;
-        report.slowest_submission_ms = report.slowest_submission_ms.max(ms(wall));
+        report.book(done, self.started, start, end, passes);
+        let device: Duration = passes.iter().map(|p| p.1).sum();
         // The device's clock where there is one: the wall clock includes the host's delays.
-        let time = if device.is_zero() { wall } else { device };
-        let mut calibration = self
-            .gpu
-            .calibration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        calibration.observe(done.work, time);
-        drop(calibration);
-        for &(phase, time) in stamps {
-            *report.phases[phase].device_ms.get_or_insert(0.0) += ms(time);
-        }
-        let mut at = ms(start.saturating_duration_since(self.started));
-        let all: u64 = done.phase_work.iter().map(|p| p.1).sum();
-        for &(phase, work) in &done.phase_work {
-            let share = ms(wall) * work as f64 / all.max(1) as f64;
-            let phase = &mut report.phases[phase];
-            phase.start_ms = phase.start_ms.min(at);
-            at += share;
-            phase.end_ms = phase.end_ms.max(at);
-            phase.wall_ms += share;
-            phase.work += work;
-        }
+        let time = if device.is_zero() {
+            end - start
+        } else {
+            device
+        };
+        lock(&gpu.calibration).observe(done.work, time);
     }
 
     /// The run failed, was cancelled, or panicked: nothing of it may stay behind, and its memory
@@ -902,7 +610,7 @@ impl<'a> Run<'a> {
         let clears = !self.plan.secrets.is_empty() && self.output.report.submissions > 0;
         if clears && self.turn.is_some() && gpu.health.check().is_ok() {
             // Best effort; if the device refuses, its memory is gone or will be written over.
-            let _ = self.fill_memory(0, true).and_then(|()| self.flush());
+            let _ = self.fill_memory(0, true).and_then(|()| self.submit());
             self.batch = None;
         }
         self.turn = None;
@@ -921,7 +629,7 @@ impl<'a> Run<'a> {
             arena.return_chunk(BufferUse::Download, chunk);
         }
         if let (Some(last), Some(memory)) = (stuck, self.memory.take()) {
-            let mut zombies = gpu.zombies.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut zombies = lock(&gpu.zombies);
             zombies.push(Zombie {
                 last,
                 _memory: memory,
@@ -937,75 +645,6 @@ impl Drop for Run<'_> {
         if !self.finished {
             // Possibly in a panic already; a second one would abort the process.
             let _ = catch_unwind(AssertUnwindSafe(|| self.abandon()));
-        }
-    }
-}
-
-impl Batch {
-    fn add_work(&mut self, phase: usize, work: u64) {
-        // Nothing is free: phases without any work would not show in reports.
-        let work = work.max(1);
-        self.work = self.work.saturating_add(work);
-        match self.phase_work.last_mut() {
-            Some((last, sum)) if *last == phase => *sum += work,
-            _ => self.phase_work.push((phase, work)),
-        }
-    }
-}
-
-impl InFlight {
-    /// The token, and the time of each pass with its phase.
-    fn read_back(&self, period: f32) -> Result<(u32, Vec<(usize, Duration)>)> {
-        let view = self.page.readback.slice(..).get_mapped_range();
-        let view = view.map_err(|e| Error::DeviceFault {
-            device: String::new(),
-            message: e.to_string(),
-        })?;
-        let token = u32::from_le_bytes([view[0], view[1], view[2], view[3]]);
-        if self.page.timestamps.is_none() {
-            return Ok((token, Vec::new()));
-        }
-        let stamps = &view[TIMESTAMPS_AT as usize..];
-        let ticks: Vec<u64> = stamps
-            .chunks_exact(8)
-            .take(2 * self.passes.len())
-            .map(|b| u64::from_le_bytes(b.try_into().expect("chunks of 8")))
-            .collect();
-        let times = ticks.chunks_exact(2).map(|t| {
-            let nanoseconds = t[1].saturating_sub(t[0]) as f64 * f64::from(period);
-            Duration::from_nanos(nanoseconds as u64)
-        });
-        Ok((token, self.passes.iter().copied().zip(times).collect()))
-    }
-}
-
-/// Workgroup counts (x, y) of at least `groups` workgroups, with fewer than `y` too many.
-fn fold(groups: u32) -> (u32, u32) {
-    let y = groups.div_ceil(MAX_GROUPS_X);
-    (groups.div_ceil(y), y)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn p42_groups_fold() {
-        for groups in [
-            1,
-            2,
-            32_768,
-            32_769,
-            65_535,
-            65_536,
-            65_537,
-            1 << 24,
-            (1 << 31) - 1,
-        ] {
-            let (x, y) = fold(groups);
-            assert!(x <= MAX_GROUPS_X && y <= 65_535);
-            let launched = u64::from(x) * u64::from(y);
-            assert!(launched >= u64::from(groups) && launched < u64::from(groups) + u64::from(y));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! buffers go ([`plan`]), reserves all of that memory in the [`arena`], takes its turn at the
 //! [`queue`], submits the commands in pieces of bounded time, and waits for them outside the turn.
 
+mod adapters;
 pub mod allocator;
 pub mod arena;
 mod builtin;
@@ -12,14 +13,17 @@ pub mod pipelines;
 pub mod plan;
 pub mod queue;
 pub mod recording;
+mod report;
 pub mod selector;
 mod staging;
+mod submission;
 mod wgpu;
 
 pub use arena::{ArenaReport, ResidentBuffer};
-pub use execute::{PhaseTime, Progress, RunOptions, RunOutput, RunReport};
+pub use execute::{Progress, RunOptions};
 pub use plan::{MemoryPlan, PlanLimits};
 pub use queue::CancelToken;
+pub use report::{PhaseTime, RunOutput, RunReport};
 pub use selector::{Backend, DeviceInfo, DeviceSelector, DeviceType, Selected};
 #[doc(hidden)]
 pub use wgpu::Fault;
@@ -92,7 +96,7 @@ impl Device {
         if *selector == DeviceSelector::Cpu {
             return Ok(Self::Cpu);
         }
-        let mut candidates = wgpu::candidates();
+        let mut candidates = adapters::candidates();
         let rows: Vec<DeviceInfo> = candidates.iter().map(|c| c.info.clone()).collect();
         match selector::select(selector, &rows)? {
             Selected::Cpu { note } => {
@@ -110,7 +114,7 @@ impl Device {
 
     /// The devices of this machine, one row per physical card, software adapters included.
     pub fn list() -> Vec<DeviceInfo> {
-        wgpu::candidates().into_iter().map(|c| c.info).collect()
+        adapters::candidates().into_iter().map(|c| c.info).collect()
     }
 
     /// The GPU, if it is one.

@@ -36,6 +36,9 @@ impl From<&'static KernelSource> for Program {
     }
 }
 
+/// Largest uniform block, in bytes.
+const MAX_PARAMS: u64 = 512;
+
 /// Finds the source of a kernel. [`Kernel::source`] in production.
 pub type KernelLookup = fn(Kernel, CurveId, WordTier) -> &'static KernelSource;
 
@@ -121,6 +124,13 @@ impl Pipelines {
     /// Compiles outside the table of kernels.
     pub fn compile(&self, program: &Program) -> Result<Pipeline, String> {
         let start = Instant::now();
+        let params = u64::from(program.params_words) * 4;
+        if params > MAX_PARAMS {
+            let label = program.label;
+            return Err(format!(
+                "`{label}`: {params} bytes of parameters; {MAX_PARAMS} are possible"
+            ));
+        }
         let entries: Vec<_> = (0..=program.bindings)
             .map(|binding| ::wgpu::BindGroupLayoutEntry {
                 binding,
@@ -181,7 +191,7 @@ impl Pipelines {
             layout,
             bindings: program.bindings,
             params_words: program.params_words,
-            stride: align(u64::from(program.params_words) * 4),
+            stride: align(params),
         })
     }
 

@@ -298,10 +298,10 @@ mod tests {
     #[test]
     fn lives_that_do_not_meet_share_memory() {
         let chain = recording(&[
-            (4096, 0, 1, false),
-            (4096, 1, 2, true),
-            (4096, 2, 3, false),
-            (4096, 3, 4, false),
+            (4096, 0, 2, false),
+            (4096, 1, 4, true),
+            (4096, 3, 6, false),
+            (4096, 5, 7, false),
         ]);
         let plan = plan(&chain).unwrap();
         assert_eq!((plan.bytes, plan.peak_live), (8192, 8192));

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -282,8 +282,11 @@ impl Submitter {
             // Another thread's poll may be about to deliver the answer.
             match mapped.0.recv_timeout(Duration::from_micros(100)) {
                 Ok(true) => return Ok(()),
-                Ok(false) => return Err(self.health.fault("a buffer could not be mapped")),
-                Err(_) => self.poll(None, Duration::ZERO)?,
+                Ok(false) | Err(RecvTimeoutError::Disconnected) => {
+                    self.health.check()?;
+                    return Err(self.health.fault("a buffer could not be mapped"));
+                }
+                Err(RecvTimeoutError::Timeout) => self.poll(None, Duration::ZERO)?,
             };
             self.health.check()?;
             if start.elapsed() > timeout {

@@ -179,12 +179,9 @@ impl<'a> Uploads<'a> {
 }
 
 impl Drop for Uploads<'_> {
+    /// Of a run that was given up, only what is mapped goes back.
     fn drop(&mut self) {
         self.finish();
-        // A run that was given up: these are unmapped.
-        for chunk in self.staged.drain(..) {
-            self.gpu.arena.lose_chunk(chunk);
-        }
     }
 }
 
@@ -192,18 +189,18 @@ impl Drop for Uploads<'_> {
 pub(super) struct DownloadChunk {
     pub buffer: ::wgpu::Buffer,
     pub used: u64,
-    pub pieces: Vec<DownloadPiece>,
+    pieces: Vec<DownloadPiece>,
 }
 
 /// A part of a download.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DownloadPiece {
+struct DownloadPiece {
     /// Index of the download, and offset in it.
-    pub id: usize,
-    pub offset: usize,
+    id: usize,
+    offset: usize,
     /// Offset in the staging buffer.
-    pub at: usize,
-    pub size: usize,
+    at: usize,
+    size: usize,
 }
 
 impl DownloadChunk {
@@ -213,6 +210,17 @@ impl DownloadChunk {
             used: 0,
             pieces: Vec::new(),
         }
+    }
+
+    /// The next `size` bytes of it are for a download, at `offset` there.
+    pub fn add(&mut self, id: usize, offset: u64, size: u64) {
+        self.pieces.push(DownloadPiece {
+            id,
+            offset: offset as usize,
+            at: self.used as usize,
+            size: size as usize,
+        });
+        self.used += size;
     }
 
     /// Copies its pieces out and unmaps it.

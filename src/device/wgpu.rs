@@ -4,31 +4,27 @@
 use crate::bytes::Bytes;
 use crate::curve::CurveId;
 use crate::device::DeviceOptions;
+use crate::device::adapters::{Candidate, candidates, default_budget};
 use crate::device::allocator::ALIGNMENT;
-use crate::device::arena::{ArenaConfig, ArenaReport, BufferArena, BufferUse, Memory};
-use crate::device::arena::{Reservation, ResidentBuffer};
+use crate::device::arena::{
+    ArenaConfig, ArenaReport, BufferArena, BufferUse, Memory, Reservation, ResidentBuffer,
+};
 use crate::device::builtin::{CANARY, COPY, FILL};
 use crate::device::execute::RunOptions;
 use crate::device::pipelines::{Pipeline, Pipelines, cache_file};
 use crate::device::plan::PlanLimits;
 use crate::device::queue::{Calibration, DeviceQueue, Health, Submission, Submitter, Timeline};
 use crate::device::recording::Recording;
-use crate::device::selector::{Backend, DeviceInfo, DeviceType, one_row_per_card};
+use crate::device::selector::{Backend, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, WordTier};
 use serde::Serialize;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Storage bindings that every kernel may rely on.
-const MIN_STORAGE_BUFFERS: u32 = 8;
-/// Workgroup memory that every kernel may rely on.
-const MIN_WORKGROUP_BYTES: u32 = 16 << 10;
-/// Bindings from here on up are silently wrong on some drivers (wgpu#6221, #10305).
-const MAX_BINDING: u64 = (1 << 31) - ALIGNMENT;
 /// Uniform blocks of one submission, 256 bytes each.
 pub(super) const PAGE_BLOCKS: u64 = 256;
 /// Compute passes of one submission: many of them in one encoder freeze macOS (wgpu#8047).
@@ -36,112 +32,9 @@ pub(super) const MAX_PASSES: u32 = 128;
 /// Where timestamps start in a page's readback buffer; the canary is before.
 pub(super) const TIMESTAMPS_AT: u64 = 256;
 
-/// One adapter with its row.
-pub(super) struct Candidate {
-    pub info: DeviceInfo,
-    pub adapter: ::wgpu::Adapter,
-}
-
-/// All adapters that can run the kernels, one per physical card.
-pub(super) fn candidates() -> Vec<Candidate> {
-    let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
-    descriptor.backends = ::wgpu::Backends::PRIMARY | ::wgpu::Backends::GL;
-    // Conformance tests are mostly about graphics; the self-test is what decides here.
-    descriptor.flags = ::wgpu::InstanceFlags::ALLOW_UNDERLYING_NONCOMPLIANT_ADAPTER;
-    let backends = descriptor.backends;
-    let instance = ::wgpu::Instance::new(descriptor);
-    let mut found: Vec<Candidate> = pollster::block_on(instance.enumerate_adapters(backends))
-        .into_iter()
-        .filter_map(|adapter| {
-            let info = describe(&adapter)?;
-            Some(Candidate { info, adapter })
-        })
-        .collect();
-    let rows: Vec<DeviceInfo> = found.iter().map(|c| c.info.clone()).collect();
-    let keep = one_row_per_card(&rows);
-    let mut row = 0;
-    found.retain(|_| {
-        row += 1;
-        keep.contains(&(row - 1))
-    });
-    for (index, candidate) in found.iter_mut().enumerate() {
-        candidate.info.index = index;
-    }
-    found
-}
-
-/// `None` for adapters that can not run the kernels.
-fn describe(adapter: &::wgpu::Adapter) -> Option<DeviceInfo> {
-    let (info, limits) = (adapter.get_info(), adapter.limits());
-    let backend = match info.backend {
-        ::wgpu::Backend::Vulkan => Backend::Vulkan,
-        ::wgpu::Backend::Metal => Backend::Metal,
-        ::wgpu::Backend::Dx12 => Backend::Dx12,
-        ::wgpu::Backend::Gl => Backend::Gl,
-        _ => return None,
-    };
-    let compute = ::wgpu::DownlevelFlags::COMPUTE_SHADERS;
-    if !adapter.get_downlevel_capabilities().flags.contains(compute)
-        || limits.max_storage_buffers_per_shader_stage < MIN_STORAGE_BUFFERS
-        || limits.max_compute_workgroup_storage_size < MIN_WORKGROUP_BYTES
-    {
-        log::debug!("{} ({}): limits too low", info.name, backend.name());
-        return None;
-    }
-    let name = info.name.to_lowercase();
-    let rasterisers = [
-        "llvmpipe",
-        "lavapipe",
-        "softpipe",
-        "swiftshader",
-        "basic render",
-        "warp",
-    ];
-    let software =
-        info.device_type == ::wgpu::DeviceType::Cpu || rasterisers.iter().any(|r| name.contains(r));
-    let device_type = match info.device_type {
-        _ if software => DeviceType::Software,
-        ::wgpu::DeviceType::DiscreteGpu => DeviceType::Discrete,
-        ::wgpu::DeviceType::IntegratedGpu => DeviceType::Integrated,
-        ::wgpu::DeviceType::VirtualGpu => DeviceType::Virtual,
-        _ => DeviceType::Other,
-    };
-    let wide = adapter.features().contains(::wgpu::Features::SHADER_INT64);
-    let max_buffer = limits.max_buffer_size;
-    Some(DeviceInfo {
-        index: 0,
-        name: info.name,
-        backend,
-        driver: format!("{} {}", info.driver, info.driver_info)
-            .trim()
-            .to_owned(),
-        pci_bus: info.device_pci_bus_id,
-        device_type,
-        software,
-        vendor_id: info.vendor,
-        device_id: info.device,
-        tiers: match wide {
-            true => vec![WordTier::U64, WordTier::U32],
-            false => vec![WordTier::U32],
-        },
-        max_binding: limits
-            .max_storage_buffer_binding_size
-            .min(max_buffer)
-            .min(MAX_BINDING)
-            & !(ALIGNMENT - 1),
-        max_buffer,
-        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
-        workgroup_bytes: limits.max_compute_workgroup_storage_size,
-        memory: match software {
-            true => host_memory(),
-            false => device_memory(adapter),
-        },
-    })
-}
-
 /// Size of the largest device-local heap. wgpu has no query for it, Vulkan has.
 #[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
-fn device_memory(adapter: &::wgpu::Adapter) -> Option<u64> {
+pub(super) fn device_memory(adapter: &::wgpu::Adapter) -> Option<u64> {
     // SAFETY: the handles are used for one query, while the adapter lives, and not kept.
     unsafe {
         let vulkan = adapter.as_hal::<::wgpu::hal::api::Vulkan>()?;
@@ -161,27 +54,13 @@ fn device_memory(adapter: &::wgpu::Adapter) -> Option<u64> {
 
 /// Metal's largest buffer is a fixed share of the memory that a GPU may use.
 #[cfg(target_vendor = "apple")]
-fn device_memory(adapter: &::wgpu::Adapter) -> Option<u64> {
+pub(super) fn device_memory(adapter: &::wgpu::Adapter) -> Option<u64> {
     Some(adapter.limits().max_buffer_size)
 }
 
-/// Memory of this machine, where it is easily found.
-fn host_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
-}
-
-/// What slabs may take when the user does not say: a share of what there is.
-fn default_budget(info: &DeviceInfo) -> u64 {
-    const GIB: u64 = 1 << 30;
-    match (info.software, info.memory) {
-        (true, memory) => memory.map_or(2 * GIB, |m| (m / 2).min(4 * GIB)),
-        // Leave room for the desktop and for other programs' working sets.
-        (false, Some(memory)) => memory / 5 * 4,
-        (false, None) => 4 * GIB,
-    }
+/// Locks what no panic can leave half-changed.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs `f` and returns the first error that wgpu reports meanwhile on this thread.
@@ -556,10 +435,7 @@ impl GpuDevice {
     }
     /// Work units a second, as learnt so far.
     pub fn work_per_second(&self) -> f64 {
-        let calibration = self.calibration.lock();
-        calibration
-            .unwrap_or_else(PoisonError::into_inner)
-            .per_second()
+        lock(&self.calibration).per_second()
     }
     /// # Errors
     /// [`Error::DeviceFault`] once the device is lost; it must then be opened again.
@@ -638,7 +514,7 @@ impl GpuDevice {
     }
 
     fn reap_zombies(&self) {
-        let mut zombies = self.zombies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zombies = lock(&self.zombies);
         // An error means that the device is gone, and its memory with it.
         let done: Vec<Zombie> = zombies
             .extract_if(.., |z| self.submitter.is_complete(&z.last).unwrap_or(true))
@@ -650,7 +526,7 @@ impl GpuDevice {
     /// The next run meets this fault.
     #[doc(hidden)]
     pub fn inject_fault(&self, fault: Fault) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        *lock(&self.fault) = Some(fault);
     }
     /// Loses the device, as a driver's reset would.
     #[doc(hidden)]
