@@ -62,6 +62,12 @@ impl<F: PrimeField> Membership<F> {
         }
     }
 
+    /// Whether the path's node at this height is a right child.
+    fn is_right(&self, height: usize) -> bool {
+        let shifted = self.leaf_index.checked_shr(height as u32);
+        shifted.is_some_and(|index| index & 1 == 1)
+    }
+
     /// Root of the tree.
     pub fn root(&self) -> F {
         let constants = round_constants();
@@ -70,10 +76,10 @@ impl<F: PrimeField> Membership<F> {
             .iter()
             .enumerate()
             .fold(leaf, |node, (height, sibling)| {
-                let (left, right) = if self.leaf_index >> height & 1 == 0 {
-                    (node, *sibling)
-                } else {
+                let (left, right) = if self.is_right(height) {
                     (*sibling, node)
+                } else {
+                    (node, *sibling)
                 };
                 hash(&constants, left, right)
             })
@@ -202,7 +208,7 @@ pub fn membership_circuit<C: GpuCurve>(member: &Membership<C::Fr>) -> (R1cs, Wit
     let secret = circuit.wire(member.secret);
     let siblings: Vec<u32> = member.siblings.iter().map(|x| circuit.wire(*x)).collect();
     let bits: Vec<u32> = (0..siblings.len())
-        .map(|height| circuit.wire(C::Fr::from(member.leaf_index >> height & 1)))
+        .map(|height| circuit.wire(C::Fr::from(member.is_right(height))))
         .collect();
     let always = [(0, one)];
 
@@ -215,11 +221,12 @@ pub fn membership_circuit<C: GpuCurve>(member: &Membership<C::Fr>) -> (R1cs, Wit
         let bit = [(*bit, one)];
         circuit.constrain(&bit, &sum(&[&bit, &[(0, -one)]]), &[]);
         // left = node + bit·(sibling − node), and right is what remains of both.
-        let left_value = circuit.values[if member.leaf_index >> height & 1 == 0 {
-            node
-        } else {
+        let left_child = if member.is_right(height) {
             *sibling
-        } as usize];
+        } else {
+            node
+        };
+        let left_value = circuit.values[left_child as usize];
         let left = circuit.wire(left_value);
         circuit.constrain(
             &bit,

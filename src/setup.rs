@@ -1,8 +1,9 @@
 //! One-party setup, for development and tests.
 //!
 //! **Insecure**: whoever runs this could keep the trapdoor and forge proofs. Keys for real use come
-//! from a multi-party ceremony. The key has the form of snarkjs' phase 2: the circom reduction,
-//! snarkjs' roots, one row of A per public wire after the constraints.
+//! from a multi-party ceremony. [`setup_insecure`] makes a key in the form of snarkjs' phase 2: the
+//! circom reduction, snarkjs' roots, one row of A per public wire after the constraints.
+//! [`setup_insecure_as`] also makes keys in the form of arkworks.
 //!
 //! ## The h query of the circom reduction
 //! Let x_k = ω^k for the primitive 2n-th root ω. P = A·B − C has a degree below 2n and, for a right
@@ -40,7 +41,13 @@ const CHUNK: usize = 1 << 12;
 /// `count_mismatch` if there are more public wires than wires, [`Error::Usage`] if the circuit is
 /// too large for the curve's scalar field.
 pub fn setup_insecure(r1cs: &R1cs) -> Result<ProvingKey> {
-    with_curve!(r1cs.curve, C => setup_over::<C>(r1cs, &Trapdoor::random()))
+    setup_insecure_as(r1cs, QapReduction::Circom)
+}
+
+/// As [`setup_insecure`], for either reduction; with [`QapReduction::Libsnark`] the roots are those
+/// of arkworks.
+pub fn setup_insecure_as(r1cs: &R1cs, reduction: QapReduction) -> Result<ProvingKey> {
+    with_curve!(r1cs.curve, C => setup_over::<C>(r1cs, reduction, &Trapdoor::random()))
 }
 
 /// What nobody may know about a key in use; wiped when dropped.
@@ -77,13 +84,20 @@ impl<F: PrimeField> Trapdoor<F> {
     }
 }
 
-fn setup_over<C: GpuCurve>(r1cs: &R1cs, trapdoor: &Trapdoor<C::Fr>) -> Result<ProvingKey> {
+fn setup_over<C: GpuCurve>(
+    r1cs: &R1cs,
+    reduction: QapReduction,
+    trapdoor: &Trapdoor<C::Fr>,
+) -> Result<ProvingKey> {
     check(r1cs)?;
     let n_public = r1cs.n_public();
     let n = (r1cs.n_constraints + n_public + 1)
         .next_power_of_two()
         .max(2);
-    let roots = RootConvention::Snarkjs;
+    let roots = match reduction {
+        QapReduction::Circom => RootConvention::Snarkjs,
+        QapReduction::Libsnark => RootConvention::Arkworks,
+    };
     let too_large = || {
         Error::Usage(format!(
             "a circuit of {} constraints is too large for {}",
@@ -91,7 +105,6 @@ fn setup_over<C: GpuCurve>(r1cs: &R1cs, trapdoor: &Trapdoor<C::Fr>) -> Result<Pr
         ))
     };
     let domain = Domain::<C::Fr>::new(n.trailing_zeros(), roots).ok_or_else(too_large)?;
-    let double = Domain::<C::Fr>::new(domain.log2 + 1, roots).ok_or_else(too_large)?;
 
     let tau = *trapdoor.tau;
     let lagrange = lagrange_at(domain.generator, C::Fr::one(), n, tau);
@@ -125,10 +138,20 @@ fn setup_over<C: GpuCurve>(r1cs: &R1cs, trapdoor: &Trapdoor<C::Fr>) -> Result<Pr
             })
             .collect(),
     );
-    let mut h = lagrange_at(double.generator.square(), double.generator, n, tau);
-    // From the Lagrange polynomials of the odd points to those of all 2n points.
-    let factor = odd_factor(tau, n) * *delta_inverse;
-    h.par_iter_mut().for_each(|x| *x *= factor);
+    let h = match reduction {
+        QapReduction::Circom => {
+            let shift = domain.odd_coset_shift().ok_or_else(too_large)?;
+            let mut h = lagrange_at(domain.generator, shift, n, tau);
+            let factor = odd_factor(tau, n) * *delta_inverse;
+            h.par_iter_mut().for_each(|x| *x *= factor);
+            h
+        }
+        // τⁱ·z(τ)/δ, of which the quotient of degree n − 2 needs n − 1.
+        QapReduction::Libsnark => {
+            let z = tau.pow([n as u64]) - C::Fr::one();
+            powers(z * *delta_inverse, tau, n - 1)
+        }
+    };
 
     let g1 = FixedBase::new(G1::<C>::generator(), 3 * r1cs.n_wires + n);
     let g2 = FixedBase::new(G2::<C>::generator(), r1cs.n_wires);
@@ -136,7 +159,7 @@ fn setup_over<C: GpuCurve>(r1cs: &R1cs, trapdoor: &Trapdoor<C::Fr>) -> Result<Pr
     let one_g2 = |x: &C::Fr| g2_bytes::<C>(&[(G2::<C>::generator() * x).into_affine()]);
     Ok(ProvingKey {
         curve: C::ID,
-        reduction: QapReduction::Circom,
+        reduction,
         roots,
         source: None,
         n_vars: r1cs.n_wires,
@@ -200,20 +223,26 @@ fn check(r1cs: &R1cs) -> Result<()> {
     Ok(())
 }
 
+/// factor·baseⁱ for all i < n.
+fn powers<F: PrimeField>(factor: F, base: F, n: usize) -> Zeroizing<Vec<F>> {
+    let mut powers = Zeroizing::new(vec![F::zero(); n]);
+    powers
+        .par_chunks_mut(CHUNK)
+        .enumerate()
+        .for_each(|(chunk, powers)| {
+            let mut x = factor * base.pow([(chunk * CHUNK) as u64]);
+            for power in powers {
+                *power = x;
+                x *= base;
+            }
+        });
+    powers
+}
+
 /// The i-th Lagrange polynomial of the points shift·gⁱ at τ, for all i < n, where gⁿ = 1:
 /// (τⁿ − shiftⁿ)/(n·shiftⁿ) · xᵢ/(τ − xᵢ).
 fn lagrange_at<F: PrimeField>(generator: F, shift: F, n: usize, tau: F) -> Zeroizing<Vec<F>> {
-    let mut points = Zeroizing::new(vec![F::zero(); n]);
-    points
-        .par_chunks_mut(CHUNK)
-        .enumerate()
-        .for_each(|(chunk, points)| {
-            let mut x = shift * generator.pow([(chunk * CHUNK) as u64]);
-            for point in points {
-                *point = x;
-                x *= generator;
-            }
-        });
+    let mut points = powers(shift, generator, n);
     let mut inverses = Zeroizing::new(points.par_iter().map(|x| tau - x).collect::<Vec<_>>());
     ark_ff::batch_inversion(&mut inverses);
     let shift_n = shift.pow([n as u64]);
