@@ -1,1 +1,7 @@
-fn main() {}
+//! The `groth16-gpu` command line; see `groth16-gpu help`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,432 @@
+//! Arguments: as typed ([`Raw`]), and as meant ([`Command`]).
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use groth16_gpu::device::selector::DeviceSelector;
+use groth16_gpu::kernels::WordTier;
+use groth16_gpu::proving_key::KeyCheck;
+use groth16_gpu::{Error, Result};
+use std::path::PathBuf;
+
+/// Groth16 proofs over BLS12-381 and BN254 on any GPU.
+#[derive(Debug, Parser)]
+#[command(name = "groth16-gpu", version, after_help = EXIT_CODES)]
+pub struct Raw {
+    #[command(subcommand)]
+    command: RawCommand,
+    #[command(flatten)]
+    pub global: Global,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done or valid, 1 proof invalid or witness unsatisfied, \
+2 wrong usage, 3 no such device, 4 bad input file, 5 device fault or out of memory.";
+
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Print results, and failures, as JSON on stdout
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print errors only
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// Say more on stderr; repeat for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum RawCommand {
+    /// Prove a witness: writes proof.json and public.json as snarkjs does
+    Prove(RawProve),
+    /// Verify a proof; exit code 0 is valid, 1 is invalid
+    Verify(RawVerify),
+    /// Describe a key, witness, circuit, proof or verification key
+    Inspect(RawInspect),
+    /// Write a key's verification_key.json
+    ExportVkey(RawExportVkey),
+    /// Make a one-party key for development; whoever makes it can forge proofs
+    Setup(RawSetup),
+    /// List the devices that can prove
+    Devices,
+    /// Run every kernel on every device found, against the CPU
+    Selftest(RawSelftest),
+    /// Print a completion script for a shell
+    Completions { shell: Shell },
+}
+
+#[derive(Debug, Args)]
+struct RawProve {
+    /// Proving key: .zkey, or with --r1cs a key of arkworks, bellman or bellperson
+    key: PathBuf,
+    /// Witness: .wtns
+    witness: PathBuf,
+    #[arg(default_value = "proof.json")]
+    proof: PathBuf,
+    #[arg(default_value = "public.json")]
+    public: PathBuf,
+    #[command(flatten)]
+    key_options: RawKeyOptions,
+    #[command(flatten)]
+    device: RawDevice,
+    /// Do not verify the proof before writing it
+    #[arg(long)]
+    no_verify: bool,
+    /// Write a report of phases, times and memory as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct RawVerify {
+    /// VKEY PUBLIC PROOF; with --key only PUBLIC PROOF
+    #[arg(num_args = 2..=3, required = true, value_names = ["VKEY", "PUBLIC", "PROOF"])]
+    files: Vec<PathBuf>,
+    /// Take the verification key from this proving key
+    #[arg(long, value_name = "KEY")]
+    key: Option<PathBuf>,
+    #[command(flatten)]
+    key_options: RawKeyOptions,
+}
+
+#[derive(Debug, Args)]
+struct RawInspect {
+    file: PathBuf,
+    #[command(flatten)]
+    key_options: RawKeyOptions,
+    #[command(flatten)]
+    device: RawDevice,
+}
+
+#[derive(Debug, Args)]
+struct RawExportVkey {
+    key: PathBuf,
+    #[arg(default_value = "verification_key.json")]
+    vkey: PathBuf,
+    #[command(flatten)]
+    key_options: RawKeyOptions,
+}
+
+#[derive(Debug, Args)]
+struct RawSetup {
+    r1cs: PathBuf,
+    key: PathBuf,
+    /// Required: says that you know that such a key proves nothing to others
+    #[arg(long)]
+    insecure: bool,
+}
+
+#[derive(Debug, Args)]
+struct RawSelftest {
+    /// Devices to test; all if none is given
+    #[arg(long, value_name = "D")]
+    device: Vec<String>,
+    #[arg(long, value_name = "u64|u32|auto", default_value = "auto")]
+    word_tier: String,
+}
+
+#[derive(Debug, Args)]
+struct RawKeyOptions {
+    /// The circuit, for keys that do not hold its matrices
+    #[arg(long, value_name = "FILE")]
+    r1cs: Option<PathBuf>,
+    /// How far to check the key's points: none, on-curve, subgroup
+    #[arg(long, value_name = "LEVEL", default_value = "on-curve")]
+    check_key: String,
+}
+
+#[derive(Debug, Args)]
+struct RawDevice {
+    /// auto, cpu, software, N, name:TEXT, pci:BUS, wgpu:N, cuda:N
+    #[arg(long, value_name = "D", default_value = "auto")]
+    device: String,
+    /// Device memory to use at most, as 16GiB or 900MiB
+    #[arg(long, value_name = "SIZE")]
+    vram_limit: Option<String>,
+    /// Host memory to use at most
+    #[arg(long, value_name = "SIZE")]
+    host_limit: Option<String>,
+    /// Whether the CPU takes over when the device fails: never, cpu
+    /// [default: cpu for auto, else never]
+    #[arg(long, value_name = "never|cpu")]
+    fallback: Option<String>,
+    /// Forces the shaders' word size
+    #[arg(long, value_name = "auto|u64|u32", default_value = "auto")]
+    word_tier: String,
+}
+
+/// What to do, with every value checked.
+#[derive(Debug)]
+pub enum Command {
+    Prove(Prove),
+    Verify(Verify),
+    Inspect(Inspect),
+    ExportVkey { key: Key, vkey: PathBuf },
+    Setup { r1cs: PathBuf, key: PathBuf },
+    Devices,
+    Selftest(Selftest),
+    Completions(Shell),
+}
+
+/// A proving key's file and how to read it.
+#[derive(Debug)]
+pub struct Key {
+    pub path: PathBuf,
+    pub r1cs: Option<PathBuf>,
+    pub check: KeyCheck,
+}
+
+#[derive(Debug)]
+pub struct Prove {
+    pub key: Key,
+    pub witness: PathBuf,
+    pub proof: PathBuf,
+    pub public: PathBuf,
+    pub device: DeviceChoice,
+    pub self_verify: bool,
+    pub report: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+pub struct Verify {
+    pub vkey: VkeySource,
+    pub public: PathBuf,
+    pub proof: PathBuf,
+}
+
+#[derive(Debug)]
+pub enum VkeySource {
+    Json(PathBuf),
+    ProvingKey(Key),
+}
+
+#[derive(Debug)]
+pub struct Inspect {
+    /// The file; the options of a key count if it is one.
+    pub file: Key,
+    pub device: DeviceChoice,
+}
+
+#[derive(Debug)]
+pub struct Selftest {
+    /// All devices if empty.
+    pub devices: Vec<DeviceSelector>,
+    pub word_tier: Option<WordTier>,
+}
+
+/// Where to compute, and within which limits.
+#[derive(Clone, Debug)]
+pub struct DeviceChoice {
+    pub selector: DeviceSelector,
+    pub vram_limit: Option<u64>,
+    pub host_limit: Option<u64>,
+    /// Whether the CPU takes over.
+    pub fallback: bool,
+    pub word_tier: Option<WordTier>,
+}
+
+impl Raw {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn resolve(self) -> Result<Command> {
+        Ok(match self.command {
+            RawCommand::Prove(raw) => Command::Prove(raw.resolve()?),
+            RawCommand::Verify(raw) => Command::Verify(raw.resolve()?),
+            RawCommand::Inspect(raw) => Command::Inspect(Inspect {
+                file: raw.key_options.resolve(raw.file)?,
+                device: raw.device.resolve()?,
+            }),
+            RawCommand::ExportVkey(raw) => Command::ExportVkey {
+                key: raw.key_options.resolve(raw.key)?,
+                vkey: raw.vkey,
+            },
+            RawCommand::Setup(raw) if !raw.insecure => {
+                return Err(Error::Usage(format!(
+                    "whoever makes {} this way can forge proofs; pass --insecure if it is for \
+                     development only",
+                    raw.key.display()
+                )));
+            }
+            RawCommand::Setup(raw) => Command::Setup {
+                r1cs: raw.r1cs,
+                key: raw.key,
+            },
+            RawCommand::Devices => Command::Devices,
+            RawCommand::Selftest(raw) => Command::Selftest(Selftest {
+                devices: raw
+                    .device
+                    .iter()
+                    .map(|d| d.parse())
+                    .collect::<Result<_>>()?,
+                word_tier: word_tier(&raw.word_tier)?,
+            }),
+            RawCommand::Completions { shell } => Command::Completions(shell),
+        })
+    }
+}
+
+impl RawProve {
+    fn resolve(self) -> Result<Prove> {
+        let outputs = [Some(&self.proof), Some(&self.public), self.report.as_ref()];
+        let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+        for (i, output) in outputs.iter().enumerate() {
+            // Several results may go to the same terminal or pipe.
+            if outputs[..i].contains(output) && !output.starts_with("/dev") {
+                return Err(Error::Usage(format!(
+                    "{} is named for two outputs",
+                    output.display()
+                )));
+            }
+        }
+        Ok(Prove {
+            key: self.key_options.resolve(self.key)?,
+            witness: self.witness,
+            proof: self.proof,
+            public: self.public,
+            device: self.device.resolve()?,
+            self_verify: !self.no_verify,
+            report: self.report,
+        })
+    }
+}
+
+impl RawVerify {
+    fn resolve(self) -> Result<Verify> {
+        let mut files = self.files.into_iter();
+        let vkey = match self.key {
+            Some(key) => VkeySource::ProvingKey(self.key_options.resolve(key)?),
+            None => VkeySource::Json(next_file(&mut files)?),
+        };
+        let verify = Verify {
+            vkey,
+            public: next_file(&mut files)?,
+            proof: next_file(&mut files)?,
+        };
+        match files.next() {
+            None => Ok(verify),
+            Some(_) => Err(verify_usage()),
+        }
+    }
+}
+
+fn next_file(files: &mut impl Iterator<Item = PathBuf>) -> Result<PathBuf> {
+    files.next().ok_or_else(verify_usage)
+}
+
+fn verify_usage() -> Error {
+    Error::Usage("verify takes VKEY PUBLIC PROOF, or --key KEY PUBLIC PROOF".to_owned())
+}
+
+impl RawKeyOptions {
+    fn resolve(self, path: PathBuf) -> Result<Key> {
+        Ok(Key {
+            path,
+            r1cs: self.r1cs,
+            check: self.check_key.parse()?,
+        })
+    }
+}
+
+impl RawDevice {
+    fn resolve(self) -> Result<DeviceChoice> {
+        let selector: DeviceSelector = self.device.parse()?;
+        let fallback = match self.fallback.as_deref() {
+            None => selector == DeviceSelector::Auto,
+            Some("never") => false,
+            Some("cpu") => true,
+            Some(other) => {
+                return Err(Error::Usage(format!(
+                    "unknown fallback `{other}`; known: never, cpu"
+                )));
+            }
+        };
+        let limit = |size: Option<String>| size.as_deref().map(parse_size).transpose();
+        Ok(DeviceChoice {
+            selector,
+            vram_limit: limit(self.vram_limit)?,
+            host_limit: limit(self.host_limit)?,
+            fallback,
+            word_tier: word_tier(&self.word_tier)?,
+        })
+    }
+}
+
+fn word_tier(name: &str) -> Result<Option<WordTier>> {
+    match name {
+        "auto" => Ok(None),
+        "u64" => Ok(Some(WordTier::U64)),
+        "u32" => Ok(Some(WordTier::U32)),
+        _ => Err(Error::Usage(format!(
+            "unknown word tier `{name}`; known: auto, u64, u32"
+        ))),
+    }
+}
+
+/// Bytes, with an optional unit: KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB, TB (of 1000).
+fn parse_size(text: &str) -> Result<u64> {
+    let bad = || {
+        Error::Usage(format!(
+            "`{text}` is not a size such as 16GiB, 900MiB or 1000000"
+        ))
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        "tib" | "t" => 1 << 40,
+        "kb" => 1000,
+        "mb" => 1000_u64.pow(2),
+        "gb" => 1000_u64.pow(3),
+        "tb" => 1000_u64.pow(4),
+        _ => return Err(bad()),
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+        .ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("16GiB").unwrap(), 16 << 30);
+        assert_eq!(parse_size("900 MiB").unwrap(), 900 << 20);
+        assert_eq!(parse_size("12").unwrap(), 12);
+        assert_eq!(parse_size("2GB").unwrap(), 2_000_000_000);
+        for bad in ["", "GiB", "-1", "1.5GiB", "1XB", "99999999999TiB"] {
+            assert_eq!(parse_size(bad).unwrap_err().class(), "usage", "{bad}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_consistent() {
+        use clap::CommandFactory;
+        Raw::command().debug_assert();
+    }
+
+    #[test]
+    fn fallback_depends_on_the_device() {
+        let resolve = |args: &[&str]| {
+            let line = ["groth16-gpu", "prove", "k", "w"].iter().chain(args);
+            match Raw::try_parse_from(line).unwrap().resolve() {
+                Ok(Command::Prove(prove)) => Ok(prove.device.fallback),
+                Ok(_) => unreachable!(),
+                Err(e) => Err(e.class()),
+            }
+        };
+        assert_eq!(resolve(&[]), Ok(true));
+        assert_eq!(resolve(&["--device", "0"]), Ok(false));
+        assert_eq!(resolve(&["--device", "0", "--fallback", "cpu"]), Ok(true));
+        assert_eq!(resolve(&["--fallback", "gpu"]), Err("usage"));
+        assert_eq!(resolve(&["--device", "nonsense"]), Err("usage"));
+        assert_eq!(resolve(&["--check-key", "all"]), Err("usage"));
+    }
+}

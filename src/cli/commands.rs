@@ -1,0 +1,201 @@
+//! The commands.
+
+use super::args::{Command, Key, Prove, Raw, Verify, VkeySource};
+use super::{Output, engine, inspect, write_stdout};
+use clap::CommandFactory;
+use groth16_gpu::error::{InputClass, InputError};
+use groth16_gpu::formats::output::{NewFile, commit_all};
+use groth16_gpu::formats::{self, FileKind, json, r1cs, wtns, zkey};
+use groth16_gpu::proving_key::ProvingKey;
+use groth16_gpu::verify::verify;
+use groth16_gpu::{Error, Result};
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Carries out a command; the exit code is 1 for an invalid proof, else 0.
+pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
+    match command {
+        Command::Prove(args) => prove(&args, out)?,
+        Command::Verify(args) => return verify_proof(&args, out),
+        Command::Inspect(args) => inspect::inspect(&args, out)?,
+        Command::ExportVkey { key, vkey } => export_vkey(&key, &vkey, out)?,
+        Command::Setup { r1cs, key } => setup(&r1cs, &key, out)?,
+        Command::Devices => engine::devices(out)?,
+        Command::Selftest(args) => return engine::selftest(&args, out),
+        Command::Completions(shell) => {
+            // clap_complete panics when it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Raw::command(), "groth16-gpu", &mut script);
+            write_stdout(&script)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a proving key of any kind.
+pub fn read_key(key: &Key) -> Result<ProvingKey> {
+    let circuit = key.r1cs.as_deref().map(r1cs::read).transpose()?;
+    formats::read_proving_key(&key.path, circuit.as_ref(), key.check).map_err(|e| {
+        let hint = "a key of arkworks or bellman needs --r1cs FILE";
+        match e {
+            Error::Input(mut input)
+                if key.r1cs.is_none()
+                    && input.class == InputClass::BadMagic
+                    && FileKind::of_file(&key.path).is_ok_and(|k| k == FileKind::Unknown) =>
+            {
+                input.message = format!("{}; {hint}", input.message);
+                Error::Input(input)
+            }
+            other => other,
+        }
+    })
+}
+
+fn prove(args: &Prove, out: &Output) -> Result<()> {
+    check_order(&args.key.path, &args.witness)?;
+    for output in [&args.proof, &args.public].into_iter().chain(&args.report) {
+        refuse_to_replace(output)?;
+        // Dropped at once: finds out before the work whether the folder can be written, and leaves
+        // nothing behind if the process is killed meanwhile.
+        NewFile::create(output)?;
+    }
+
+    let witness = wtns::read(&args.witness)?;
+    let key = read_key(&args.key)?;
+    key.check_witness(&witness)
+        .map_err(|e| e.in_file(&args.witness))?;
+    if args.self_verify {
+        key.verifying_key()?;
+    }
+    let (proof, report) = engine::prove(args, &key, &witness, out).map_err(|e| match e {
+        Error::Unsatisfied(what) => {
+            Error::Unsatisfied(format!("{}: {what}", args.witness.display()))
+        }
+        other => other,
+    })?;
+
+    let mut outputs = vec![
+        (&args.proof, json::proof_to_json(&proof)?),
+        (&args.public, json::public_to_json(&proof.public_inputs)?),
+    ];
+    if let Some(path) = &args.report {
+        outputs.push((path, format!("{report:#}\n")));
+    }
+    let mut files = Vec::new();
+    for (path, text) in outputs {
+        let mut file = NewFile::create(path)?;
+        file.write(text.as_bytes())?;
+        files.push(file);
+    }
+    commit_all(files)?;
+    out.note(&format!(
+        "wrote {} and {}",
+        args.proof.display(),
+        args.public.display()
+    ));
+    let result = json!({
+        "proof": args.proof.display().to_string(),
+        "public": args.public.display().to_string(),
+        "verified": args.self_verify,
+        "report": report,
+    });
+    out.result(&result, "")
+}
+
+/// Files tell what they are, so swapped arguments can be named.
+fn check_order(key: &Path, witness: &Path) -> Result<()> {
+    let (in_key, in_witness) = (FileKind::of_file(key)?, FileKind::of_file(witness)?);
+    if in_key == FileKind::Wtns && in_witness != FileKind::Wtns {
+        return Err(InputError::new(
+            InputClass::BadMagic,
+            format!(
+                "this is a witness, and {} is {}; the order is: prove KEY WITNESS [PROOF] [PUBLIC]",
+                witness.display(),
+                in_witness.describe()
+            ),
+        )
+        .file(key)
+        .offset(0)
+        .into());
+    }
+    Ok(())
+}
+
+/// An output argument that names a key, witness or circuit is a mistake.
+fn refuse_to_replace(output: &Path) -> Result<()> {
+    let regular = std::fs::metadata(output).is_ok_and(|m| m.is_file());
+    if !regular {
+        return Ok(());
+    }
+    match FileKind::of_file(output)? {
+        kind @ (FileKind::Zkey | FileKind::Wtns | FileKind::R1cs | FileKind::Ptau) => {
+            Err(Error::Usage(format!(
+                "{} is {}; refusing to overwrite it with an output",
+                output.display(),
+                kind.describe()
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn verify_proof(args: &Verify, out: &Output) -> Result<ExitCode> {
+    let vkey = match &args.vkey {
+        VkeySource::ProvingKey(key) => read_key(key)?.verifying_key()?,
+        VkeySource::Json(path) => {
+            if FileKind::of_file(path)? == FileKind::Zkey {
+                return Err(Error::Usage(format!(
+                    "{} is a proving key; pass it as --key {0}",
+                    path.display()
+                )));
+            }
+            json::read_verifying_key(path)?
+        }
+    };
+    let public = json::read_public(&args.public, vkey.curve)?;
+    let mut proof = json::read_proof(&args.proof, Some(vkey.curve))?;
+    proof.public_inputs = public;
+    // The proof's points are fine by now; what is left is about the public inputs.
+    let valid = verify(&vkey, &proof).map_err(|e| e.in_file(&args.public))?;
+    let text = if valid {
+        "the proof is valid"
+    } else {
+        "the proof is INVALID"
+    };
+    out.result(
+        &json!({ "valid": valid }),
+        if out.quiet { "" } else { text },
+    )?;
+    Ok(ExitCode::from(u8::from(!valid)))
+}
+
+fn export_vkey(key: &Key, vkey: &Path, out: &Output) -> Result<()> {
+    refuse_to_replace(vkey)?;
+    let mut file = NewFile::create(vkey)?;
+    let text = json::verifying_key_to_json(&read_key(key)?.verifying_key()?)
+        .map_err(|e| e.in_file(&key.path))?;
+    file.write(text.as_bytes())?;
+    file.commit()?;
+    out.note(&format!("wrote {}", vkey.display()));
+    out.result(&json!({ "vkey": vkey.display().to_string() }), "")
+}
+
+fn setup(circuit: &Path, key: &Path, out: &Output) -> Result<()> {
+    let in_key = std::fs::metadata(key).is_ok_and(|m| m.is_file());
+    if in_key && FileKind::of_file(key)? == FileKind::R1cs {
+        return Err(Error::Usage(format!(
+            "{} is a constraint system; the order is: setup R1CS KEY",
+            key.display()
+        )));
+    }
+    let circuit = r1cs::read(circuit)?;
+    let made = engine::setup(&circuit)?;
+    zkey::write(&made, key, true)?;
+    out.note(&format!(
+        "wrote {}: INSECURE, for development only; whoever made it can forge proofs",
+        key.display()
+    ));
+    let result = json!({ "key": key.display().to_string(), "insecure": true });
+    out.result(&result, "")
+}

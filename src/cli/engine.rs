@@ -1,0 +1,166 @@
+//! Everything here that computes: the one place where the command line meets devices, prover,
+//! setup and self-test.
+
+use super::Output;
+use super::args::{DeviceChoice, Prove, Selftest};
+use groth16_gpu::bytes::Bytes;
+use groth16_gpu::device::selector::DeviceSelector;
+use groth16_gpu::device::{Device, DeviceOptions};
+use groth16_gpu::formats::r1cs::R1cs;
+use groth16_gpu::proof::Proof;
+use groth16_gpu::prover::{ProveOptions, Prover};
+use groth16_gpu::proving_key::ProvingKey;
+use groth16_gpu::witness::Witness;
+use groth16_gpu::{Error, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens the device asked for, or the CPU where that is allowed to take over.
+fn open(choice: &DeviceChoice) -> Result<Device> {
+    let options = DeviceOptions {
+        vram_limit: choice.vram_limit,
+        word_tier: choice.word_tier,
+        ..DeviceOptions::default()
+    };
+    match Device::open(&choice.selector, &options) {
+        Ok(Device::Cpu) if choice.selector == DeviceSelector::Auto && !choice.fallback => Err(
+            Error::NoDevice("auto: no GPU, and --fallback never".to_owned()),
+        ),
+        Err(Error::NoDevice(what)) if choice.fallback => {
+            log::warn!("no such device: {what}; proving on the CPU");
+            Ok(Device::Cpu)
+        }
+        result => result,
+    }
+}
+
+/// Host memory that a proof needs beyond mapped files, roughly: the matrices, points that are not
+/// mapped, and four vectors over the domain.
+fn host_estimate(key: &ProvingKey) -> u64 {
+    let matrices = [&key.a, &key.b].map(|m| 4 * m.row_starts.len() + 36 * m.entries());
+    let owned = |bytes: &Bytes| match bytes.file_offset() {
+        Some(_) => 0,
+        None => bytes.len(),
+    };
+    let queries = [
+        &key.a_query,
+        &key.b_g1_query,
+        &key.b_g2_query,
+        &key.l_query,
+        &key.h_query,
+    ];
+    let points: usize = queries.into_iter().map(owned).sum();
+    (matrices.iter().sum::<usize>() + points + 4 * 32 * key.domain_size) as u64
+}
+
+fn check_host_limit(choice: &DeviceChoice, key: &ProvingKey) -> Result<()> {
+    let needed = host_estimate(key);
+    match choice.host_limit {
+        Some(available) if needed > available => Err(Error::OutOfMemory {
+            device: "the host (--host-limit)".to_owned(),
+            needed,
+            available,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Proves, and falls back to the CPU if the device fails and the options allow it. Returns the
+/// report as JSON.
+pub fn prove(
+    args: &Prove,
+    key: &ProvingKey,
+    witness: &Witness,
+    out: &Output,
+) -> Result<(Proof, Value)> {
+    check_host_limit(&args.device, key)?;
+    let device = open(&args.device)?;
+    let bar = progress_bar(out);
+    let mut options = ProveOptions::default();
+    options.self_verify = args.self_verify;
+    let drawn = bar.clone();
+    options.progress = Some(Arc::new(move |step: &str, done: f32| {
+        drawn.set_message(step.to_owned());
+        drawn.set_position((done * 100.0) as u64);
+    }));
+    let on_cpu = matches!(device, Device::Cpu);
+    let result = match Prover::new(device).prove(key, witness, &options) {
+        Err(e) if args.device.fallback && !on_cpu && is_of_device(&e) => {
+            log::warn!("{e}; proving on the CPU");
+            let (proof, mut report) = Prover::new(Device::Cpu).prove(key, witness, &options)?;
+            report.fallback = Some(e.to_string());
+            Ok((proof, report))
+        }
+        result => result,
+    };
+    bar.finish_and_clear();
+    let (proof, report) = result?;
+    let report = serde_json::to_value(&report)
+        .map_err(|e| Error::io("report", std::io::Error::other(e.to_string())))?;
+    Ok((proof, report))
+}
+
+/// Whether another device could do better.
+fn is_of_device(e: &Error) -> bool {
+    matches!(
+        e,
+        Error::DeviceFault { .. }
+            | Error::OutOfMemory { .. }
+            | Error::Timeout { .. }
+            | Error::SelfVerification { .. }
+    )
+}
+
+fn progress_bar(out: &Output) -> ProgressBar {
+    if !out.shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(100);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:30} {percent:>3} % {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+/// The memory that proving with this key takes; `None` where nothing can be said.
+pub fn memory_plans(
+    key: &ProvingKey,
+    choice: &DeviceChoice,
+    _out: &Output,
+) -> Result<Option<Value>> {
+    let host = json!({ "device": "host", "bytes": host_estimate(key), "limit": choice.host_limit });
+    Ok(Some(json!([host])))
+}
+
+/// A one-party key.
+pub fn setup(circuit: &R1cs) -> Result<ProvingKey> {
+    groth16_gpu::setup::setup_insecure(circuit)
+}
+
+/// Lists the devices.
+pub fn devices(out: &Output) -> Result<()> {
+    let devices = Device::list();
+    let mut text = String::from("cpu: the native CPU path");
+    for d in &devices {
+        let bus = if d.pci_bus.is_empty() {
+            String::new()
+        } else {
+            format!(", pci:{}", d.pci_bus)
+        };
+        let software = if d.software { ", software" } else { "" };
+        text += &format!("\n{}: {d}, {}{bus}{software}", d.index, d.driver);
+    }
+    let value = serde_json::to_value(&devices)
+        .map_err(|e| Error::io("devices", std::io::Error::other(e.to_string())))?;
+    out.result(&json!({ "devices": value }), &text)
+}
+
+/// Runs the self-test.
+pub fn selftest(args: &Selftest, _out: &Output) -> Result<ExitCode> {
+    let _ = (&args.devices, args.word_tier);
+    Err(Error::Usage("this build has no self-test".to_owned()))
+}
