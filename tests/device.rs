@@ -727,7 +727,14 @@ fn p41_far_end(info: &DeviceInfo) {
     r.clear(r.whole(big));
     r.download(end);
     let start = Instant::now();
-    let output = gpu.run(&r, &RunOptions::default()).unwrap();
+    let output = match gpu.run(&r, &RunOptions::default()) {
+        // SwiftShader allows larger bindings than it has memory for.
+        Err(error @ Error::OutOfMemory { .. }) if info.software => {
+            eprintln!("{info}: {error}");
+            return;
+        }
+        result => result.unwrap(),
+    };
     assert!(from_bytes(&output.downloads[0]) == data);
     assert!(output.downloads[1].iter().all(|&b| b == 0));
     eprintln!("{info}: {max} bytes in one binding, {:?}", start.elapsed());
