@@ -109,12 +109,13 @@ impl<'a> Run<'a> {
         let chunk = gpu.arena.config().chunk;
         let uploads = Uploads::new(gpu, recording, chunk);
         let downloads = recording.downloads() as u64;
+        // A quarter each: other runs want to fill theirs meanwhile.
+        let share = (gpu.arena.config().max_chunks / 4).max(1) as usize;
         // The last region is for the canary.
         let request = Request {
             regions: plan.regions.iter().copied().chain([ALIGNMENT]).collect(),
-            uploads: uploads.chunks() as u32,
-            downloads: (plan.downloaded.div_ceil(chunk) + downloads).min(u64::from(u32::MAX))
-                as u32,
+            uploads: uploads.chunks().min(share) as u32,
+            downloads: (plan.downloaded.div_ceil(chunk) + downloads).min(share as u64) as u32,
         };
         let memory = gpu.arena.reserve(&request, &check)?;
         let reserved = Instant::now();
@@ -308,7 +309,7 @@ impl<'a> Run<'a> {
     }
 
     fn upload(&mut self, index: usize, dst: &BufferSlice) -> Result<()> {
-        let window = self.window(dst);
+        let (window, share) = (self.window(dst), self.uploads.share());
         while let Some(piece) = self.uploads.next_piece(index) {
             while !self.uploads.stage_next()? {
                 self.free_staging("upload")?;
@@ -320,8 +321,10 @@ impl<'a> Run<'a> {
             let batch = self.batch()?;
             batch.copy((&from.0, from.1), to, size);
             batch.add_work(phase, size / COPY_BYTES_PER_WORK);
-            if let Some(chunk) = filled {
-                batch.uploaded(chunk);
+            if let Some(chunk) = filled
+                && batch.uploaded(chunk) >= share
+            {
+                self.flush()?;
             }
             self.cut_if_full()?;
         }
@@ -455,7 +458,10 @@ impl<'a> Run<'a> {
             let rest = groups - first;
             let count = u64::from(rest.min(MAX_GROUPS)).min(fits) as u32;
             // Rather a new submission than a sliver at the end of this one.
-            if count < rest && work > 0 && u64::from(count) * work_per_group < budget / 4 {
+            if count < rest
+                && work > 0
+                && u64::from(count).saturating_mul(work_per_group) < budget / 4
+            {
                 self.flush()?;
                 continue;
             }
@@ -614,17 +620,14 @@ impl<'a> Run<'a> {
             self.batch = None;
         }
         self.turn = None;
+        // Submissions complete in order, so the last one stands for all.
         let mut stuck = None;
-        for flight in self.in_flight.drain(..) {
-            let go = || gpu.health.check();
-            let waited = gpu
-                .submitter
-                .wait(&flight.submission, gpu.options.timeout, &go);
-            if matches!(waited, Err(Error::Timeout { .. })) {
-                stuck = Some(flight.submission.clone());
-                break;
-            }
+        if let Some(last) = self.in_flight.back().map(|f| f.submission.clone()) {
+            let timeout = gpu.options.timeout;
+            let waited = gpu.submitter.wait(&last, timeout, &|| gpu.health.check());
+            stuck = matches!(waited, Err(Error::Timeout { .. })).then_some(last);
         }
+        self.in_flight.clear();
         for chunk in self.idle_downloads.drain(..) {
             arena.return_chunk(BufferUse::Download, chunk);
         }

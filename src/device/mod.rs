@@ -32,6 +32,7 @@ pub use wgpu::{GpuDevice, GpuLimits};
 use crate::error::Result;
 use crate::kernels::{Kernel, WordTier};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,8 +51,8 @@ pub struct DeviceOptions {
     pub timeout: Duration,
     /// Measures device time where the device can.
     pub timestamps: bool,
-    /// Remembers compiled pipelines on disk where the driver can.
-    pub pipeline_cache: bool,
+    /// Where compiled pipelines are remembered, if the driver can do that.
+    pub cache: CacheFolder,
     /// Fills a run's memory with a pattern first, so that a read of what was never written shows:
     /// for tests.
     pub poison: bool,
@@ -69,11 +70,21 @@ impl Default for DeviceOptions {
             submission: Duration::from_millis(100),
             timeout: wgpu::DEFAULT_TIMEOUT,
             timestamps: true,
-            pipeline_cache: true,
+            cache: CacheFolder::User,
             poison: false,
             kernels: Kernel::source,
         }
     }
+}
+
+/// A folder for what can be computed again. Trouble with it costs time and nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CacheFolder {
+    /// `groth16-gpu` in the user's cache folder.
+    #[default]
+    User,
+    At(PathBuf),
+    None,
 }
 
 /// What proofs are computed on.

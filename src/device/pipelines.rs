@@ -249,18 +249,23 @@ impl Drop for Pipelines {
     }
 }
 
-/// Where this adapter's pipelines are remembered, if its driver can do that at all.
-pub fn cache_file(info: &::wgpu::AdapterInfo) -> Option<PathBuf> {
+/// The user's folder for what can be computed again.
+pub fn user_cache_folder() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty());
     let base = set("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| set("HOME").map(|home| Path::new(&home).join(".cache")))
-        .or_else(|| set("LOCALAPPDATA").map(PathBuf::from))?;
+        .or_else(|| set("LOCALAPPDATA").map(PathBuf::from));
+    Some(base?.join("groth16-gpu"))
+}
+
+/// Where in `folder` this adapter's pipelines are remembered, if its driver can do that at all.
+pub fn cache_file(folder: &Path, info: &::wgpu::AdapterInfo) -> Option<PathBuf> {
     let key = ::wgpu::util::pipeline_cache_key(info)?;
-    // The driver checks its version too, but by refusing the whole file.
+    // A driver refuses the whole file of another version; this keeps one for each.
     let driver = Sha256::digest(format!("{} {}", info.driver, info.driver_info));
     let version: String = driver[..4].iter().map(|b| format!("{b:02x}")).collect();
-    Some(base.join("groth16-gpu").join(format!("{key}_{version}")))
+    Some(folder.join(format!("{key}_{version}")))
 }
 
 const DIGEST: usize = 32;

@@ -4,6 +4,7 @@ use crate::device::allocator::{ALIGNMENT, align};
 use crate::device::recording::{BufferId, BufferKind, BufferSlice, Command, Recording};
 use crate::error::{Error, Result};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// What a device allows.
@@ -33,6 +34,8 @@ pub struct MemoryPlan {
     pub regions: Vec<u64>,
     /// What is alive at the same time at the most: no packing can need less.
     pub peak_live: u64,
+    /// Resident buffers that the recording uses, each once; not part of `bytes`.
+    pub resident: u64,
     /// Host to device and back.
     pub uploaded: u64,
     pub downloaded: u64,
@@ -137,6 +140,7 @@ impl MemoryPlan {
         let mut plan = Self {
             placements: vec![None; recording.buffers.len()],
             peak_live: peak_live(recording, &lives),
+            resident: resident(recording),
             ..Default::default()
         };
         for command in &recording.commands {
@@ -234,6 +238,16 @@ fn peak_live(recording: &Recording, lives: &[Option<(usize, usize)>]) -> u64 {
         Some(*sum)
     });
     live.max().unwrap_or(0) as u64
+}
+
+fn resident(recording: &Recording) -> u64 {
+    let mut seen = HashSet::new();
+    let residents = recording.buffers.iter().filter_map(|b| match &b.kind {
+        BufferKind::Resident(buffer) => Some(buffer),
+        BufferKind::Transient => None,
+    });
+    let once = residents.filter(|r| seen.insert((r.arena_id(), r.slice())));
+    once.map(|r| r.size()).sum()
 }
 
 fn secrets(recording: &Recording, placed: &[(usize, Placement)]) -> Vec<(usize, Range<u64>)> {

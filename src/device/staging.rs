@@ -8,8 +8,10 @@ use crate::device::arena::BufferUse;
 use crate::device::recording::{Command, Recording};
 use crate::device::wgpu::GpuDevice;
 use crate::error::Result;
-use rayon::prelude::*;
 use std::collections::VecDeque;
+
+/// Threads that fill staging buffers.
+const FILL_THREADS: usize = 4;
 
 /// A part of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ pub(super) struct Uploads<'a> {
     /// Mapped and empty.
     idle: Vec<::wgpu::Buffer>,
     secret: bool,
+    share: usize,
 }
 
 impl<'a> Uploads<'a> {
@@ -82,6 +85,7 @@ impl<'a> Uploads<'a> {
             to_stage: 0,
             idle: Vec::new(),
             secret,
+            share: 1,
         }
     }
 
@@ -95,13 +99,47 @@ impl<'a> Uploads<'a> {
         let count = self.chunks().min(reserved as usize);
         for _ in 0..count {
             let chunk = self.gpu.arena.take_chunk(BufferUse::Upload)?;
-            self.staged.push_back(chunk);
+            self.idle.push(chunk);
         }
-        self.to_stage = count;
-        self.staged
-            .par_iter()
-            .enumerate()
-            .try_for_each(|(number, chunk)| self.fill(number, chunk))
+        // A few submissions take turns with the buffers that there are.
+        self.share = (reserved as usize / 4).max(1);
+        self.stage_next().map(|_| ())
+    }
+
+    /// Staging buffers that one submission may use up, so that the others fill meanwhile.
+    pub fn share(&self) -> usize {
+        self.share
+    }
+
+    /// Makes sure that the next piece's staging buffer is filled; false if one must become free.
+    /// Fills all that are free, by several threads: one alone does not reach the bus's speed.
+    pub fn stage_next(&mut self) -> Result<bool> {
+        if !self.staged.is_empty() {
+            return Ok(true);
+        }
+        let count = self.idle.len().min(self.chunks() - self.to_stage);
+        let chunks = self.idle.split_off(self.idle.len() - count);
+        let first = self.to_stage;
+        // Threads of its own: those of rayon may be busy with another proof for long.
+        let part = count.div_ceil(FILL_THREADS).max(1);
+        std::thread::scope(|scope| {
+            let fill = |(i, part_of): (usize, &[::wgpu::Buffer])| -> Result<()> {
+                let numbers = first + i * part..;
+                numbers.zip(part_of).try_for_each(|(n, c)| self.fill(n, c))
+            };
+            let mut parts = chunks.chunks(part).enumerate();
+            let own = parts.next();
+            let others: Vec<_> = parts.map(|p| scope.spawn(move || fill(p))).collect();
+            let mut result = own.map_or(Ok(()), fill);
+            for other in others {
+                let panicked = |_| Err(self.gpu.health.fault("filling a staging buffer panicked"));
+                result = result.and(other.join().unwrap_or_else(panicked));
+            }
+            result
+        })?;
+        self.to_stage += count;
+        self.staged.extend(chunks);
+        Ok(count > 0)
     }
 
     /// Copies the pieces of one staging buffer into it, and unmaps it.
@@ -129,20 +167,6 @@ impl<'a> Uploads<'a> {
     pub fn next_piece(&self, command: usize) -> Option<UploadPiece> {
         let piece = self.pieces.get(self.next)?;
         (piece.command == command).then_some(*piece)
-    }
-
-    /// Makes sure that the next piece's staging buffer is filled; false if one must become free.
-    pub fn stage_next(&mut self) -> Result<bool> {
-        if !self.staged.is_empty() {
-            return Ok(true);
-        }
-        let Some(chunk) = self.idle.pop() else {
-            return Ok(false);
-        };
-        self.fill(self.to_stage, &chunk)?;
-        self.to_stage += 1;
-        self.staged.push_back(chunk);
-        Ok(true)
     }
 
     /// Staging buffer of the next piece, once [`Self::stage_next`] said so.

@@ -155,9 +155,10 @@ impl Batch {
             .copy_buffer_to_buffer(from, from_offset, to, to_offset, size);
     }
 
-    /// An upload's staging buffer, with its last piece recorded.
-    pub fn uploaded(&mut self, chunk: ::wgpu::Buffer) {
+    /// An upload's staging buffer, with its last piece recorded. Returns how many there are.
+    pub fn uploaded(&mut self, chunk: ::wgpu::Buffer) -> usize {
         self.uploads.push(chunk);
+        self.uploads.len()
     }
 
     /// A staging buffer of results that gets nothing after this submission.

@@ -3,7 +3,6 @@
 
 use crate::bytes::Bytes;
 use crate::curve::CurveId;
-use crate::device::DeviceOptions;
 use crate::device::adapters::{Candidate, candidates, default_budget};
 use crate::device::allocator::ALIGNMENT;
 use crate::device::arena::{
@@ -11,11 +10,12 @@ use crate::device::arena::{
 };
 use crate::device::builtin::{CANARY, COPY, FILL};
 use crate::device::execute::RunOptions;
-use crate::device::pipelines::{Pipeline, Pipelines, cache_file};
+use crate::device::pipelines::{Pipeline, Pipelines, cache_file, user_cache_folder};
 use crate::device::plan::PlanLimits;
 use crate::device::queue::{Calibration, DeviceQueue, Health, Submission, Submitter, Timeline};
 use crate::device::recording::Recording;
 use crate::device::selector::{Backend, DeviceInfo};
+use crate::device::{CacheFolder, DeviceOptions};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, WordTier};
 use serde::Serialize;
@@ -369,13 +369,15 @@ impl GpuDevice {
                 max_slab: info.max_binding,
                 min_slab: (if info.software { 16 << 20 } else { 256 << 20 }).min(info.max_binding),
                 chunk,
-                max_chunks: ((budget / 8).min(512 << 20) / chunk).max(4) as u32,
+                max_chunks: ((budget / 8).min(512 << 20) / chunk).max(8) as u32,
             },
         );
-        let cache = match features.contains(F::PIPELINE_CACHE) && options.pipeline_cache {
-            true => cache_file(&adapter.get_info()),
-            false => None,
+        let cache = match (&options.cache, features.contains(F::PIPELINE_CACHE)) {
+            (CacheFolder::None, _) | (_, false) => None,
+            (CacheFolder::User, true) => user_cache_folder(),
+            (CacheFolder::At(folder), true) => Some(folder.clone()),
         };
+        let cache = cache.and_then(|folder| cache_file(&folder, &adapter.get_info()));
         let pipelines = Pipelines::new(
             device.clone(),
             name,
