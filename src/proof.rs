@@ -9,15 +9,15 @@ use ark_ff::PrimeField;
 /// The five multi-scalar sums of a proof (Groth 2016, §3.2), before blinding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProofSums<C: GpuCurve> {
-    /// Σ wᵢ·a_query[i]
+    /// `Σ wᵢ·a_query[i]`
     pub a: G1<C>,
-    /// Σ wᵢ·b_g1_query[i]
+    /// `Σ wᵢ·b_g1_query[i]`
     pub b_g1: G1<C>,
-    /// Σ wᵢ·b_g2_query[i]
+    /// `Σ wᵢ·b_g2_query[i]`
     pub b_g2: G2<C>,
-    /// Σ wᵢ·l_query[i − n_public − 1] over the private wires
+    /// `Σ wᵢ·l_query[i − n_public − 1]` over the private wires
     pub l: G1<C>,
-    /// Σ hᵢ·h_query[i]
+    /// `Σ hᵢ·h_query[i]`
     pub h: G1<C>,
 }
 

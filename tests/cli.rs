@@ -1,9 +1,9 @@
 //! The command line as scripts use it: exit codes, JSON errors, and no partial output.
 
-mod common;
+mod corpus;
 
 use assert_cmd::Command;
-use common::{Case, bundled, cases};
+use corpus::{Case, bundled, cases};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -314,7 +314,7 @@ fn setup_needs_insecure_and_marks_the_key() {
 /// Keys without a magic number, for the circuit given by --r1cs.
 #[test]
 fn keys_of_arkworks_and_bellman() {
-    let Some(root) = common::shared() else {
+    let Some(root) = corpus::shared() else {
         eprintln!("no ../shared/fixtures beside the checkout: not tested");
         return;
     };

@@ -1,8 +1,8 @@
 //! Readers and writers against the corpus of fixtures.
 
-mod common;
+mod corpus;
 
-use common::{Case, bundled, cases};
+use corpus::{Case, bundled, cases};
 use groth16_gpu::curve::{Bls12381, Bn254, CurveId};
 use groth16_gpu::error::{Error, InputClass, Result};
 use groth16_gpu::formats::{json, r1cs, wtns, zkey};

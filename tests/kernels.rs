@@ -5,7 +5,7 @@ mod common;
 use ark_ec::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::{CurveGroup, PrimeGroup};
 use ark_ff::{AdditiveGroup, BigInteger, Field, PrimeField, UniformRand, Zero};
-use common::adapters::TestDevice;
+use common::TestDevice;
 use groth16_gpu::bytes::Bytes;
 use groth16_gpu::curve::{Bls12381, Bn254, GpuCurve};
 use groth16_gpu::device::RunOptions;
@@ -256,7 +256,7 @@ fn scan(d: &TestDevice) -> Result<(), Failed> {
 }
 
 fn main() {
-    let mut cases: Vec<common::adapters::Case> = Vec::new();
+    let mut cases: Vec<common::Case> = Vec::new();
     macro_rules! both_curves {
         ($name:expr, $f:expr, $g:expr) => {
             cases.push((format!("{}/bls12_381", $name), $f));
@@ -278,5 +278,5 @@ fn main() {
     both_curves!("point_ops_g1", g1_ops::<Bls12381>, g1_ops::<Bn254>);
     both_curves!("point_ops_g2", g2_ops::<Bls12381>, g2_ops::<Bn254>);
     cases.push(("scan".into(), scan));
-    common::adapters::run(cases);
+    common::run(cases);
 }

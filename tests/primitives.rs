@@ -5,7 +5,7 @@ mod common;
 use ark_ec::{AffineRepr, CurveGroup, PrimeGroup, VariableBaseMSM};
 use ark_ff::{BigInteger, FftField, Field, One, PrimeField, UniformRand};
 use ark_poly::{EvaluationDomain, Radix2EvaluationDomain};
-use common::adapters::TestDevice;
+use common::TestDevice;
 use groth16_gpu::bytes::Bytes;
 use groth16_gpu::curve::{Bls12381, Bn254, G1, G1Affine, G2, G2Affine, GpuCurve};
 use groth16_gpu::device::RunOptions;
@@ -274,7 +274,7 @@ fn msm_large<C: GpuCurve>(d: &TestDevice) -> Result<(), Failed> {
 }
 
 fn main() {
-    let mut cases: Vec<common::adapters::Case> = Vec::new();
+    let mut cases: Vec<common::Case> = Vec::new();
     macro_rules! both_curves {
         ($($f:ident),*) => {$(
             cases.push((format!("{}/bls12_381", stringify!($f)), $f::<Bls12381>));
@@ -282,5 +282,5 @@ fn main() {
         )*};
     }
     both_curves!(ntt, msm_sizes, msm_skewed, msm_windows, msm_large);
-    common::adapters::run(cases);
+    common::run(cases);
 }

@@ -5,7 +5,7 @@
 //! * scalars 0 cost nothing, scalars 1 and −1 one addition; a scalar above r/2 is taken as minus
 //!   its complement, so small negative values have as few digits as small positive ones;
 //! * digits are signed, which halves the buckets;
-//! * buckets are affine and their additions share inversions ([`super::affine`]).
+//! * buckets are affine and their additions share inversions (`super::affine`).
 //!
 //! Nothing is assumed about the points beyond the curve equation: infinities, equal points and
 //! opposite points are legal.

@@ -3,8 +3,6 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
-pub mod adapters;
-
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
