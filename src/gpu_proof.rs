@@ -181,7 +181,8 @@ fn chunk_size<C: GpuCurve>(n: usize, max_binding: u64) -> Result<usize> {
                 available: max_binding,
             });
         }
-        chunk = chunk.div_ceil(2);
+        // Chunks begin at multiples of a binding's alignment, 256 bytes or 8 scalars.
+        chunk = chunk.div_ceil(2).next_multiple_of(8);
     }
 }
 

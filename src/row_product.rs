@@ -9,6 +9,8 @@ use crate::proving_key::Matrix;
 
 /// Most entries of a piece.
 const PIECE: usize = 64;
+/// Pieces whose sums fill the alignment of a binding, 256 bytes: chunks are cut at multiples.
+const ALIGN: usize = 8;
 const GROUP_THREADS: u32 = 64;
 
 /// Part of a level that fits one binding.
@@ -72,8 +74,14 @@ impl RowPieces<Bytes> {
             while first + 1 < starts.len() {
                 let base = starts[first];
                 let pieces = starts[first + 1..]
-                    .partition_point(|s| (s - base) as usize <= max_entries.max(PIECE))
-                    .min(max_entries);
+                    .partition_point(|s| (s - base) as usize <= max_entries.max(ALIGN * PIECE))
+                    .min(max_entries.max(ALIGN));
+                let rest = starts.len() - 1 - first;
+                let pieces = if pieces < rest {
+                    pieces / ALIGN * ALIGN
+                } else {
+                    pieces
+                };
                 let local: Vec<u32> = starts[first..=first + pieces]
                     .iter()
                     .map(|s| s - base)
@@ -221,7 +229,10 @@ mod tests {
         assert_eq!(p.sizes, [1 + 1 + 1 + 2 + 79 + 1 + 1, 8, 7]);
         let small = RowPieces::new(&m, 32 * 128);
         assert_eq!(small.sizes, p.sizes);
-        assert!(small.levels[0].len() > 30);
+        assert!(small.levels[0].len() > 5);
+        for chunk in small.levels.iter().flatten() {
+            assert!(chunk.first.is_multiple_of(8) && chunk.entries <= 8 * 64);
+        }
         assert!(RowPieces::new(&Matrix::default(), 1024).levels.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Proofs end to end on the CPU path: against ark-groth16, against the corpus, and by verification.
 
-mod common;
+mod corpus;
 
 use ark_ff::{BigInteger, One, PrimeField, UniformRand};
 use ark_groth16::Groth16;
@@ -188,7 +188,7 @@ fn ark_groth16_coordinate_by_coordinate() {
 #[test]
 fn snarkjs_keys_coordinate_by_coordinate() {
     let mut n = 0;
-    for case in common::cases("circuit") {
+    for case in corpus::cases("circuit") {
         let folder = case.folder();
         let key = folder.join("circuit.zkey");
         if !key.is_file() {
@@ -210,7 +210,7 @@ fn snarkjs_keys_coordinate_by_coordinate() {
 #[test]
 fn libsnark_keys_coordinate_by_coordinate() {
     let mut n = 0;
-    for case in common::cases("circuit") {
+    for case in corpus::cases("circuit") {
         let file = |name: &str| case.folder().join(name);
         let (key, r1cs, witness, proof) = if file("ark_pk_compressed.bin").is_file() {
             let r1cs = R1cs::from_file(file("circuit.r1cs")).unwrap();
@@ -238,7 +238,7 @@ fn libsnark_keys_coordinate_by_coordinate() {
             assert_eq!(prove_r3s5(&key, &witness), expected, "{}", case.name());
         });
     }
-    assert!(n == 3 || common::shared().is_none(), "only {n} keys");
+    assert!(n == 3 || corpus::shared().is_none(), "only {n} keys");
 }
 
 /// A chain x ← x² + x + i of `n_constraints` steps over `n_public` public and some private wires;
@@ -328,7 +328,7 @@ fn p20_p21_setup_and_prove_odd_circuits() {
 #[test]
 fn setup_proves_the_corpus_and_survives_the_file() {
     let folder = tempfile::tempdir().unwrap();
-    for case in common::cases("circuit") {
+    for case in corpus::cases("circuit") {
         let r1cs = case.folder().join("circuit.r1cs");
         if !r1cs.is_file() {
             continue;
