@@ -158,6 +158,7 @@ pub fn record_sort(
     let params = vec![g.n, g.window_bits, g.windows, g.buckets];
     let groups = g.n.div_ceil(GROUP_THREADS);
     let work_per_group = u64::from(GROUP_THREADS * g.windows);
+    rec.step("digits");
     rec.clear(rec.whole(offsets));
     rec.dispatch(Dispatch {
         kernel: Kernel::MsmDigits,
@@ -167,7 +168,9 @@ pub fn record_sort(
         groups,
         work_per_group,
     });
+    rec.step("scan");
     record_scan(rec, curve, offsets, g.total_buckets() + 1);
+    rec.step("scatter");
     rec.dispatch(Dispatch {
         kernel: Kernel::MsmScatter,
         curve,
@@ -221,6 +224,7 @@ pub fn record_sums(
             Kernel::MsmReduceG2,
         ),
     };
+    rec.step("accumulate");
     let buckets = rec.secret("buckets", u64::from(g.total_buckets()) * point);
     rec.clear(rec.whole(buckets));
     let mut slots = 2 * g.runs;
@@ -241,6 +245,7 @@ pub fn record_sums(
         groups: g.runs.div_ceil(GROUP_THREADS),
         work_per_group: threads * u64::from(g.run) * (MIXED_PRODUCTS + 1) * cost,
     });
+    rec.step("merge");
     loop {
         let merge_threads = slots.div_ceil(MERGE_RUN);
         let out_keys = rec.secret("slot keys", 8 * u64::from(merge_threads));
@@ -264,6 +269,7 @@ pub fn record_sums(
         }
         (slots, keys, points) = (2 * merge_threads, out_keys, out_points);
     }
+    rec.step("reduce");
     // A level's points are never more than there were buckets: two buffers take turns.
     let spare = rec.secret("bucket nodes", u64::from(g.total_buckets()) * point);
     let (mut from, mut to) = (buckets, spare);
