@@ -6,7 +6,7 @@
 // Slots are sorted by bucket; a slot with nothing to add holds infinity under the bucket beside it.
 // buckets must be zero (all infinity) before.
 #import launch
-struct Params { launch: Launch, buckets: u32, runs: u32, run: u32 }
+struct Params { launch: Launch, buckets: u32, runs: u32, min_run: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> entries: array<u32>;
 // One more than there are buckets; the last is the number of entries.
@@ -16,7 +16,6 @@ struct Params { launch: Launch, buckets: u32, runs: u32, run: u32 }
 @group(0) @binding(5) var<storage, read_write> slot_keys: array<u32>;
 @group(0) @binding(6) var<storage, read_write> slots: array<vec4<u32>>;
 #import base_field
-#import buffer_${E} BUF=bases
 #import buffer_${E} BUF=buckets
 #import buffer_${E} BUF=slots
 #import points MIXED=1
@@ -41,8 +40,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   let t = g * 64u + local;
   if (g >= params.launch.end_group || t >= params.runs) { return; }
   let total = offsets[params.buckets];
-  let first = t * params.run;
-  let last = min(first + params.run, total);
+  // However many digits are zero, the others are shared out evenly.
+  let run = max((total + params.runs - 1u) / params.runs, params.min_run);
+  let first = min(t * run, total);
+  let last = min(first + run, total);
   if (first >= last) {
     slot_keys[2u * t] = 0xffffffffu;
     slot_keys[2u * t + 1u] = 0xffffffffu;
@@ -66,7 +67,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
       end = offsets[bucket + 1u];
     }
     let entry = entries[i];
-    let base = entry & 0x7fffffffu;
+    let base = base_load(entry & 0x7fffffffu);
     if (!base_is_infinity(base)) {
       var y = base_y(base);
       if ((entry >> 31u) != 0u) { y = ${E}_negate_up(y); }

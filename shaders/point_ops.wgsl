@@ -7,7 +7,6 @@ struct Params { launch: Launch, n: u32, run: u32 }
 @group(0) @binding(1) var<storage, read_write> bases: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> sums: array<vec4<u32>>;
 #import base_field
-#import buffer_${E} BUF=bases
 #import buffer_${E} BUF=sums
 #import points MIXED=1
 #import buffer_points BUF=sums
@@ -20,8 +19,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   if (g >= params.launch.end_group || i >= params.n) { return; }
   var sum = point_load_sums(i);
   for (var j = i * params.run; j < (i + 1u) * params.run; j++) {
-    if (!base_is_infinity(j)) {
-      sum = point_add_affine(sum, base_x(j), base_y(j));
+    let base = base_load(j);
+    if (!base_is_infinity(base)) {
+      sum = point_add_affine(sum, base_x(base), base_y(base));
     }
   }
   point_store_sums(i, sum);

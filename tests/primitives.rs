@@ -170,7 +170,7 @@ fn msm_on_device<C: GpuCurve>(
     let n = scalars.len();
     let bits = msm::scalar_bits::<C>();
     let geometry = match window {
-        Some(c) => Geometry::with_window(n, bits, c),
+        Some(c) => Geometry::with_window(n, bits, c, d.gpu.limits().plan().max_binding),
         None => Geometry::new(
             n,
             n,

@@ -1,16 +1,11 @@
         // t = U2, u = S2; x = U1, y = S1 (the accumulator's own X, Y if q is affine).
-        pp = ${E}_sub(t, x);
-        r = ${E}_sub(u, y);
-        doubling = ${E}_is_zero(pp);
+        t = ${E}_sub(t, x);
+        u = ${E}_sub(u, y);
+        doubling = ${E}_is_zero(t);
         if (doubling) {
-          if (!${E}_is_zero(r)) { return point_infinity(); }
-          x = p.x;
-          y = p.y;
-          pp = ${E}_double(y);
+          if (!${E}_is_zero(u)) { return point_infinity(); }
+          t = ${E}_double(y);
           step = 5u;
-        }
-#if MIXED == 1
-        else {
+        } else {
           step = 6u;
         }
-#end

@@ -132,8 +132,8 @@ impl RawBench {
                     "witness" => Scalars::Witness,
                     other => return Err(Error::Usage(format!("no scalars `{other}`"))),
                 };
-                if raw.window.is_some_and(|c| !(2..=17).contains(&c)) {
-                    return Err(Error::Usage("--window takes 2 to 17 bits".into()));
+                if raw.window.is_some_and(|c| !(2..=20).contains(&c)) {
+                    return Err(Error::Usage("--window takes 2 to 20 bits".into()));
                 }
                 let what = What::Msm {
                     group,
@@ -353,7 +353,7 @@ fn bench_msm<C: GpuCurve>(
             let bits = msm::scalar_bits::<C>();
             let fits = |len: usize| {
                 let geometry = match window {
-                    Some(c) => Geometry::with_window(len, bits, c),
+                    Some(c) => Geometry::with_window(len, bits, c, max_binding),
                     None => {
                         let dense = (dense * len).div_ceil(n);
                         Geometry::new(len, dense, bits, group.point_bytes(C::ID), max_binding)
