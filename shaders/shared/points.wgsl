@@ -15,18 +15,12 @@ struct Point { x: ${ET}, y: ${ET}, zz: ${ET}, zzz: ${ET} }
 fn point_infinity() -> Point { return Point(${E}_zero(), ${E}_zero(), ${E}_zero(), ${E}_zero()); }
 fn point_is_infinity(p: Point) -> bool { return ${E}_is_zero(p.zz); }
 
-#if MIXED == 1
-// p + (qx, qy) for an affine point that is not infinity. (qx, qy) may be loaded "up": below
-// 2^shift·p.
-fn point_add_affine(p: Point, qx: ${ET}, qy: ${ET}) -> Point {
-#else
 // p + q, complete.
 fn point_add(p: Point, q: Point) -> Point {
   if (point_is_infinity(p)) { return q; }
   if (point_is_infinity(q)) { return p; }
   let qx = q.x;
   let qy = q.y;
-#end
   var x = p.x;  // U1, then Q
   var y = p.y;  // S1
   var zz = p.zz;
@@ -35,14 +29,6 @@ fn point_add(p: Point, q: Point) -> Point {
   var u = qy;  // S2, then R
   var v = x;  // PP
   var w = x;  // PPP
-#if MIXED == 1
-  // An infinite accumulator is replaced by q: products with 1 bring q below 2p.
-  let empty = point_is_infinity(p);
-  if (empty) {
-    zz = ${E}_one();
-    zzz = zz;
-  }
-#end
   var doubling = false;
   let steps = 15u + params.launch.zero;
   for (var step = 0u; step < steps; step++) {
@@ -54,7 +40,6 @@ fn point_add(p: Point, q: Point) -> Point {
         a = u;
         b = zzz;
       }
-#if MIXED == 0
       case 2u: {
         a = x;
         b = q.zz;
@@ -70,7 +55,6 @@ fn point_add(p: Point, q: Point) -> Point {
         a = q.zzz;
         b = zzz;
       }
-#end
       case 6u: {
         a = x;
         b = x;
@@ -112,12 +96,7 @@ fn point_add(p: Point, q: Point) -> Point {
       }
       case 1u: {
         u = m;
-#if MIXED == 1
-        if (empty) { return Point(t, u, zz, zzz); }
-#import points_difference
-#end
       }
-#if MIXED == 0
       case 2u: {
         x = m;
       }
@@ -129,9 +108,17 @@ fn point_add(p: Point, q: Point) -> Point {
       }
       case 5u: {
         zzz = m;
-#import points_difference
+        t = ${E}_sub(t, x);
+        u = ${E}_sub(u, y);
+        doubling = ${E}_is_zero(t);
+        if (doubling) {
+          if (!${E}_is_zero(u)) { return point_infinity(); }
+          t = ${E}_double(y);
+          step = 5u;
+        } else {
+          step = 6u;
+        }
       }
-#end
       case 6u: {
         u = ${E}_add(${E}_double(m), m);
       }
