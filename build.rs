@@ -82,8 +82,12 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
     let radix = BigUint::one() << (n * bits);
     // (2^up·p)·2p + p·R < 2p·R keeps every product with a shifted factor below 2p, and the sum of
     // two shifted values (Karatsuba) still fits.
-    let pairs = if p.bits() > 256 || prefix == "Q" { 4u32 } else { 2 };
-    assert!(p * pairs << up < radix, "limb form too tight");
+    let pairs = if p.bits() > 256 || prefix == "Q" {
+        4u32
+    } else {
+        2
+    };
+    assert!((p * pairs) << up < radix, "limb form too tight");
     let word_modulus = BigUint::one() << bits;
     let inverse = p.modinv(&word_modulus).expect("p is odd");
     let inv = i64::try_from(&word_modulus - inverse).unwrap();
@@ -277,7 +281,10 @@ fn read_files(dir: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
         let path: PathBuf = entry.expect("shaders").path();
         let name = path.file_name().unwrap().to_str().unwrap().to_string();
         if name.ends_with(".wgsl") {
-            files.insert(format!("{prefix}{name}"), fs::read_to_string(&path).unwrap());
+            files.insert(
+                format!("{prefix}{name}"),
+                fs::read_to_string(&path).unwrap(),
+            );
         }
     }
 }

@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod engine;
+mod example;
 mod inspect;
 
 use clap::Parser;

@@ -59,8 +59,12 @@ fn coset_shift<C: GpuCurve>(key: &ProvingKey, domain: &Domain<C::Fr>) -> Result<
 impl QuotientTables<Bytes> {
     fn new<C: GpuCurve>(key: &ProvingKey) -> Result<Self> {
         let log_n = key.domain_size.trailing_zeros();
-        let too_large =
-            || Error::Usage(format!("{} has no domain of {} elements", key.curve, key.domain_size));
+        let too_large = || {
+            Error::Usage(format!(
+                "{} has no domain of {} elements",
+                key.curve, key.domain_size
+            ))
+        };
         let domain = Domain::<C::Fr>::new(log_n, key.roots).ok_or_else(too_large)?;
         let inverse = TransformTables::new::<C>(log_n, key.roots, true).ok_or_else(too_large)?;
         let forward = TransformTables::new::<C>(log_n, key.roots, false).ok_or_else(too_large)?;
@@ -426,14 +430,16 @@ impl DeviceKey {
         let output = device.run(&rec, options)?;
         let bytes = |id: DownloadId| output.downloads[id.0 as usize].as_slice();
         let g1 = |sums: &[WindowSums]| {
-            sums.iter().try_fold(crate::curve::G1::<C>::zero(), |acc, s| {
-                Ok::<_, Error>(acc + msm::finish_g1::<C>(bytes(s.download), &s.geometry)?)
-            })
+            sums.iter()
+                .try_fold(crate::curve::G1::<C>::zero(), |acc, s| {
+                    Ok::<_, Error>(acc + msm::finish_g1::<C>(bytes(s.download), &s.geometry)?)
+                })
         };
         let g2 = |sums: &[WindowSums]| {
-            sums.iter().try_fold(crate::curve::G2::<C>::zero(), |acc, s| {
-                Ok::<_, Error>(acc + msm::finish_g2::<C>(bytes(s.download), &s.geometry)?)
-            })
+            sums.iter()
+                .try_fold(crate::curve::G2::<C>::zero(), |acc, s| {
+                    Ok::<_, Error>(acc + msm::finish_g2::<C>(bytes(s.download), &s.geometry)?)
+                })
         };
         let (b_g2, ((a, b_g1), (l, h))) = rayon::join(
             || g2(&w_sums[0]),

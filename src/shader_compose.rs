@@ -361,7 +361,10 @@ mod tests {
             run("#for i in 0..N\nlet t${i} = ${p[i] + 1 << 1}u;\n#end").unwrap(),
             "let t0 = 16u;\nlet t1 = 18u;\nlet t2 = 20u;\n"
         );
-        assert_eq!(run("f(#{i in 1..N;, ;a.l${i}})").unwrap(), "f(a.l1, a.l2)\n");
+        assert_eq!(
+            run("f(#{i in 1..N;, ;a.l${i}})").unwrap(),
+            "f(a.l1, a.l2)\n"
+        );
         assert_eq!(run("#if F == fq\nyes\n#else\nno\n#end").unwrap(), "yes\n");
         assert_eq!(run("#if F == fr\nyes\n#else\nno\n#end").unwrap(), "no\n");
         assert_eq!(run("#import inc X=mul").unwrap(), "fn fq_mul() {}\n");

@@ -83,7 +83,8 @@ pub fn run(cases: Vec<Case>) -> ! {
         if !devices.iter().any(|d| d.label.starts_with(short)) {
             for (name, _) in &cases {
                 trials.push(
-                    Trial::test(format!("{short}/missing/{name}"), || Ok(())).with_ignored_flag(true),
+                    Trial::test(format!("{short}/missing/{name}"), || Ok(()))
+                        .with_ignored_flag(true),
                 );
             }
         }
