@@ -87,7 +87,7 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
     } else {
         2
     };
-    assert!(p * pairs << up < radix, "limb form too tight");
+    assert!((p * pairs) << up < radix, "limb form too tight");
     let word_modulus = BigUint::one() << bits;
     let inverse = p.modinv(&word_modulus).expect("p is odd");
     let inv = i64::try_from(&word_modulus - inverse).unwrap();

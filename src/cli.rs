@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod commands;
 mod engine;
+mod example;
 mod inspect;
 
 use clap::Parser;

@@ -311,6 +311,49 @@ fn setup_needs_insecure_and_marks_the_key() {
     }
 }
 
+/// The bundled example is written, and the commands that it names prove and verify it.
+#[test]
+fn example_proves_and_verifies() {
+    for curve in ["bn254", "bls12_381"] {
+        let place = Place::new();
+        let dir = place.folder.path().join("made here");
+        let example = |more: &[&str]| {
+            let mut tool = tool();
+            tool.arg("example").arg(&dir).args(["--curve", curve]);
+            tool.args(more).output().expect("runs")
+        };
+        let output = example(&[]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("INSECURE"));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let commands: Vec<&str> = text.lines().filter(|l| l.starts_with("  ")).collect();
+        assert_eq!(commands.len(), 2, "{text}");
+        for command in commands {
+            let output = std::process::Command::new("sh")
+                .args(["-c", &format!("{command} --json")])
+                .output()
+                .expect("a shell");
+            assert_eq!(output.status.code(), Some(0), "{command}: {output:?}");
+        }
+        assert!(dir.join("proof.json").is_file() && dir.join("public.json").is_file());
+
+        // Again in the same folder, and in none where it would replace something else.
+        let json = json_of(&example(&["--json"]));
+        assert_eq!(
+            (&json["curve"], &json["insecure"]),
+            (&curve.into(), &true.into())
+        );
+        assert_eq!(json["constraints"], 9986);
+        fs::copy(chain14().join("circuit.r1cs"), dir.join("circuit.r1cs")).expect("copied");
+        let key = fs::read(dir.join("circuit.zkey")).expect("a key");
+        let output = example(&["--json"]);
+        assert_eq!(unlike_failure(&output, "usage", &["circuit.r1cs"]), None);
+        assert_eq!(fs::read(dir.join("circuit.zkey")).expect("a key"), key);
+    }
+    let output = run(["example", "--curve", "bls12", "--json"]);
+    assert_eq!(unlike_failure(&output, "usage", &["bn254"]), None);
+}
+
 /// Keys without a magic number, for the circuit given by --r1cs.
 #[test]
 fn keys_of_arkworks_and_bellman() {

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use groth16_gpu::curve::CurveId;
 use groth16_gpu::device::selector::DeviceSelector;
 use groth16_gpu::kernels::WordTier;
 use groth16_gpu::proving_key::KeyCheck;
@@ -46,6 +47,8 @@ enum RawCommand {
     ExportVkey(RawExportVkey),
     /// Make a one-party key for development; whoever makes it can forge proofs
     Setup(RawSetup),
+    /// Write an example to try: a circuit of 9,986 constraints, a witness, and a development key
+    Example(RawExample),
     /// List the devices that can prove
     Devices,
     /// Run every kernel on every device found, against the CPU
@@ -119,6 +122,16 @@ struct RawSetup {
 }
 
 #[derive(Debug, Args)]
+struct RawExample {
+    /// Folder to write to; made if need be
+    #[arg(default_value = "example")]
+    dir: PathBuf,
+    /// bn254 or bls12_381
+    #[arg(long, value_name = "CURVE", default_value = "bn254")]
+    curve: String,
+}
+
+#[derive(Debug, Args)]
 struct RawSelftest {
     /// Devices to test; all if none is given
     #[arg(long, value_name = "D")]
@@ -165,6 +178,7 @@ pub enum Command {
     Inspect(Inspect),
     ExportVkey { key: Key, vkey: PathBuf },
     Setup { r1cs: PathBuf, key: PathBuf },
+    Example { dir: PathBuf, curve: CurveId },
     Devices,
     Selftest(Selftest),
     Bench(super::bench::Bench),
@@ -255,6 +269,10 @@ impl Raw {
             RawCommand::Setup(raw) => Command::Setup {
                 r1cs: raw.r1cs,
                 key: raw.key,
+            },
+            RawCommand::Example(raw) => Command::Example {
+                curve: curve(&raw.curve)?,
+                dir: raw.dir,
             },
             RawCommand::Devices => Command::Devices,
             RawCommand::Selftest(raw) => Command::Selftest(Selftest {
@@ -355,6 +373,17 @@ impl RawDevice {
             word_tier: word_tier(&self.word_tier)?,
         })
     }
+}
+
+fn curve(name: &str) -> Result<CurveId> {
+    let known = CurveId::ALL.map(CurveId::name);
+    let found = CurveId::ALL.into_iter().find(|c| c.name() == name);
+    found.ok_or_else(|| {
+        Error::Usage(format!(
+            "unknown curve `{name}`; known: {}",
+            known.join(", ")
+        ))
+    })
 }
 
 fn word_tier(name: &str) -> Result<Option<WordTier>> {

@@ -1,7 +1,7 @@
 //! The commands.
 
 use super::args::{Command, Key, Prove, Raw, Verify, VkeySource};
-use super::{Output, engine, inspect, write_stdout};
+use super::{Output, engine, example, inspect, write_stdout};
 use clap::CommandFactory;
 use groth16_gpu::error::{InputClass, InputError};
 use groth16_gpu::formats::output::{NewFile, commit_all};
@@ -21,6 +21,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Inspect(args) => inspect::inspect(&args, out)?,
         Command::ExportVkey { key, vkey } => export_vkey(&key, &vkey, out)?,
         Command::Setup { r1cs, key } => setup(&r1cs, &key, out)?,
+        Command::Example { dir, curve } => example::example(&dir, curve, out)?,
         Command::Devices => engine::devices(out)?,
         Command::Selftest(args) => return engine::selftest(&args, out),
         Command::Bench(args) => super::bench::run(&args, out)?,

@@ -25,7 +25,7 @@ pub fn open(choice: &DeviceChoice) -> Result<Device> {
         word_tier: choice.word_tier,
         ..DeviceOptions::default()
     };
-    match Device::open(&choice.selector, &options) {
+    match Device::open_with(&choice.selector, &options) {
         Ok(Device::Cpu) if choice.selector == DeviceSelector::Auto && !choice.fallback => Err(
             Error::NoDevice("auto: no GPU, and --fallback never".to_owned()),
         ),

@@ -101,9 +101,17 @@ impl Device {
     /// logs why.
     ///
     /// # Errors
+    /// [`crate::Error::NoDevice`] if there is none such.
+    pub fn open(selector: &DeviceSelector) -> Result<Self> {
+        Self::open_with(selector, &DeviceOptions::default())
+    }
+
+    /// As [`Self::open`], with options.
+    ///
+    /// # Errors
     /// [`crate::Error::NoDevice`] if there is none such, [`crate::Error::Usage`] for options that
     /// it can not meet.
-    pub fn open(selector: &DeviceSelector, options: &DeviceOptions) -> Result<Self> {
+    pub fn open_with(selector: &DeviceSelector, options: &DeviceOptions) -> Result<Self> {
         if *selector == DeviceSelector::Cpu {
             return Ok(Self::Cpu);
         }

@@ -1,0 +1,98 @@
+//! `example`: the bundled circuit with a witness and a development key, ready to prove.
+
+use super::{Output, engine};
+use groth16_gpu::curve::CurveId;
+use groth16_gpu::example::{DEFAULT_DEPTH, merkle_membership, write_files};
+use groth16_gpu::formats::{json, output, r1cs, zkey};
+use groth16_gpu::{Error, Result, with_curve};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Position of the made-up member among the 2^28 leaves.
+const LEAF: u64 = 123_456_789;
+
+/// Writes circuit, witness, key and verification key, and says what to run next.
+pub fn example(dir: &Path, curve: CurveId, out: &Output) -> Result<()> {
+    let [circuit, witness, key, vkey] = [
+        "circuit.r1cs",
+        "witness.wtns",
+        "circuit.zkey",
+        "verification_key.json",
+    ]
+    .map(|name| dir.join(name));
+    // A folder that holds this example already may be written again, and no other.
+    if !is_example(&circuit)
+        && let Some(taken) = [&circuit, &witness, &key, &vkey]
+            .iter()
+            .find(|p| p.exists())
+    {
+        return Err(Error::Usage(format!(
+            "{} exists and is not of the example; name another folder",
+            taken.display()
+        )));
+    }
+    write_files(dir, curve, DEFAULT_DEPTH, LEAF)?;
+    let system = r1cs::read(&circuit)?;
+    let made = engine::setup(&system)?;
+    zkey::write(&made, &key, true)?;
+    let text = json::verifying_key_to_json(&made.verifying_key()?)?;
+    output::write_file(&vkey, text.as_bytes())?;
+
+    out.note(&format!(
+        "wrote {}, {}, {} and {}\n\
+         The key is INSECURE, for development only: whoever made it can forge proofs.",
+        circuit.display(),
+        witness.display(),
+        key.display(),
+        vkey.display()
+    ));
+    let result = json!({
+        "curve": curve.name(),
+        "constraints": system.n_constraints,
+        "circuit": circuit.display().to_string(),
+        "witness": witness.display().to_string(),
+        "key": key.display().to_string(),
+        "vkey": vkey.display().to_string(),
+        "insecure": true,
+    });
+    let [proof, public] = ["proof.json", "public.json"].map(|name| dir.join(name));
+    let (tool, files) = (shell(&tool_name()), |paths: &[&PathBuf]| {
+        let words: Vec<String> = paths.iter().map(|p| shell(p)).collect();
+        words.join(" ")
+    });
+    let text = format!(
+        "A member of a group of 2^{DEFAULT_DEPTH} shows that they belong to it, and not who they \
+         are: {} constraints over {curve}.\nProve it, and verify the proof:\n\n  \
+         {tool} prove {}\n  {tool} verify {}",
+        system.n_constraints,
+        files(&[&key, &witness, &proof, &public]),
+        files(&[&vkey, &public, &proof]),
+    );
+    out.result(&result, if out.quiet { "" } else { &text })
+}
+
+/// Whether a file holds the example's circuit, over either curve.
+fn is_example(circuit: &Path) -> bool {
+    r1cs::read(circuit).is_ok_and(|mut found| {
+        found.source = None;
+        found == with_curve!(found.curve, C => merkle_membership::<C>(DEFAULT_DEPTH, LEAF).0)
+    })
+}
+
+/// This program as it was called.
+fn tool_name() -> PathBuf {
+    std::env::args_os()
+        .next()
+        .map_or_else(|| "groth16-gpu".into(), PathBuf::from)
+}
+
+/// A path as a word of a shell.
+fn shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:\\".contains(c);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
