@@ -82,6 +82,29 @@ fn times_power(a: Fr, i: u32, pos: u32) -> Fr {
   return r;
 }
 
+struct Pair { x: Fr, y: Fr }
+
+// In frequency: (x + y, (x − y)·w); in time: (x + y·w, x − y·w).
+fn butterfly(x: Fr, y: Fr, root: Fr) -> Pair {
+  if (params.in_time == 1u) {
+    let m = fr_mul(y, root);
+    return Pair(fr_add(x, m), fr_sub(x, m));
+  }
+  return Pair(fr_add(x, y), fr_mul(fr_sub(x, y), root));
+}
+
+// The j-th power of the root of order 2^(d + 1).
+fn stage_root(j: u32, d: u32) -> Fr { return fr_load_up_stage_roots(j << (${TILE_LOG - 1}u - d)); }
+
+// Of the k-th butterfly over rows 2^d apart, of 2^radix_log elements: the row within its group, and
+// the index of its first element.
+fn row_index(k: u32, d: u32) -> u32 { return (k >> params.columns_log) & ((1u << d) - 1u); }
+fn tile_index(k: u32, d: u32, radix_log: u32) -> u32 {
+  let column = k & ((1u << params.columns_log) - 1u);
+  let row = (k >> params.columns_log) >> d;
+  return (((row << (d + radix_log)) + row_index(k, d)) << params.columns_log) + column;
+}
+
 @compute @workgroup_size(${NTT_THREADS})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let g = launch_group(group, groups);
@@ -93,31 +116,54 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (params.in_time == 1u && params.power_mode != 0u) { a = times_power(a, i, pos); }
     tile_store(i, a);
   }
-  for (var s = 0u; s < params.stages; s++) {
+  // An odd stage out first, then two stages at a time: half the traffic of the tile, half the
+  // barriers.
+  let in_time = params.in_time == 1u;
+  let odd = params.stages & 1u;
+  if (odd == 1u) {
     workgroupBarrier();
-    // log2 of the distance between the rows of a butterfly.
-    let d = select(params.stages - 1u - s, s, params.in_time == 1u);
+    let d = select(params.stages - 1u, 0u, in_time);
     for (var k = local; k < (size >> 1u); k += THREADS) {
-      let column = k & ((1u << params.columns_log) - 1u);
-      let pair = k >> params.columns_log;
-      let j = pair & ((1u << d) - 1u);
-      let row = ((pair >> d) << (d + 1u)) + j;
-      let i0 = (row << params.columns_log) + column;
+      let i0 = tile_index(k, d, 1u);
       let i1 = i0 + (1u << (d + params.columns_log));
-      let root = fr_load_up_stage_roots(j << (${TILE_LOG - 1}u - d));
-      let x = tile_load(i0);
-      var y = tile_load(i1);
-      // In frequency: (x + y, (x − y)·w); in time: (x + w·y, x − w·y).
-      var f = y;
-      if (params.in_time == 0u) { f = fr_sub(x, y); }
-      let m = fr_mul(f, root);
-      if (params.in_time == 0u) {
-        tile_store(i0, fr_add(x, y));
-        tile_store(i1, m);
-      } else {
-        tile_store(i0, fr_add(x, m));
-        tile_store(i1, fr_sub(x, m));
+      let pair = butterfly(tile_load(i0), tile_load(i1), stage_root(row_index(k, d), d));
+      tile_store(i0, pair.x);
+      tile_store(i1, pair.y);
+    }
+  }
+  for (var s = odd; s < params.stages; s += 2u) {
+    workgroupBarrier();
+    // log2 of the distances between the rows of the narrow and of the wide butterflies.
+    let e = select(params.stages - 2u - s, s, in_time);
+    let d = e + 1u;
+    // In time the narrow butterflies come first: rows 1 and 2 change places, so that the first
+    // two butterflies are always of elements 0, 2 and 1, 3.
+    let at1 = 1u << (select(e, d, in_time) + params.columns_log);
+    let at2 = 1u << (select(d, e, in_time) + params.columns_log);
+    for (var k = local; k < (size >> 2u); k += THREADS) {
+      let i0 = tile_index(k, e, 2u);
+      let j = row_index(k, e);
+      let narrow = stage_root(j, e);
+      let wide = stage_root(j, d);
+      let wide_next = stage_root(j + (1u << e), d);
+      var root0 = wide;
+      var root1 = wide_next;
+      var root2 = narrow;
+      var root3 = narrow;
+      if (in_time) {
+        root0 = narrow;
+        root1 = narrow;
+        root2 = wide;
+        root3 = wide_next;
       }
+      let even = butterfly(tile_load(i0), tile_load(i0 + at2), root0);
+      let odds = butterfly(tile_load(i0 + at1), tile_load(i0 + at1 + at2), root1);
+      let upper = butterfly(even.x, odds.x, root2);
+      let lower = butterfly(even.y, odds.y, root3);
+      tile_store(i0, upper.x);
+      tile_store(i0 + at1, upper.y);
+      tile_store(i0 + at2, lower.x);
+      tile_store(i0 + at1 + at2, lower.y);
     }
   }
   workgroupBarrier();
