@@ -42,6 +42,21 @@ impl Group {
     pub fn point_bytes(self, curve: CurveId) -> u64 {
         2 * self.affine_bytes(curve)
     }
+    /// Shortest run: below it the two slots of a run cost more than its additions.
+    fn min_run(self) -> u64 {
+        match self {
+            Self::G1 => 32,
+            Self::G2 => 16,
+        }
+    }
+    /// Most runs: ten times the threads that the largest device measured holds at once, so that
+    /// the last wave of them is short.
+    fn max_runs(self) -> u64 {
+        match self {
+            Self::G1 => 1 << 19,
+            Self::G2 => 1 << 20,
+        }
+    }
     /// Base field multiplications of a product of coordinates.
     fn mul_cost(self) -> u64 {
         match self {
@@ -61,11 +76,6 @@ const MERGE_RUN: u32 = 8;
 const REDUCTION_PRODUCTS: u64 = 20;
 /// Most bits of a digit. Beyond, the buckets take more memory than most devices have.
 const MAX_WINDOW: u32 = 20;
-/// Shortest run: below it the two slots of a run cost more than its additions.
-const MIN_RUN: u64 = 32;
-/// Most runs: ten times the threads that the largest device measured holds at once, so that the
-/// last wave of them is short.
-const MAX_RUNS: u64 = 1 << 19;
 const GROUP_THREADS: u32 = 64;
 
 /// Sizes of one multi-scalar multiplication.
@@ -130,7 +140,10 @@ impl Geometry {
     fn runs(&self, group: Group, curve: CurveId) -> u32 {
         let entries = u64::from(self.n) * u64::from(self.windows);
         let slots_fit = self.max_binding / (2 * group.point_bytes(curve));
-        entries.div_ceil(MIN_RUN).min(MAX_RUNS).min(slots_fit) as u32
+        entries
+            .div_ceil(group.min_run())
+            .min(group.max_runs())
+            .min(slots_fit) as u32
     }
 
     fn total_buckets(&self) -> u32 {
@@ -251,7 +264,7 @@ pub fn record_sums(
             rec.whole(keys),
             rec.whole(points),
         ],
-        params: vec![g.total_buckets(), runs, MIN_RUN as u32],
+        params: vec![g.total_buckets(), runs, group.min_run() as u32],
         groups: runs.div_ceil(GROUP_THREADS),
         work_per_group: (u64::from(g.n) * u64::from(g.windows)).div_ceil(u64::from(runs))
             * threads
