@@ -6,7 +6,7 @@
 // Slots are sorted by bucket; a slot with nothing to add holds infinity under the bucket beside it.
 // buckets must be zero (all infinity) before.
 #import launch
-struct Params { launch: Launch, buckets: u32, runs: u32, run: u32 }
+struct Params { launch: Launch, buckets: u32, runs: u32, min_run: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> entries: array<u32>;
 // One more than there are buckets; the last is the number of entries.
@@ -16,13 +16,13 @@ struct Params { launch: Launch, buckets: u32, runs: u32, run: u32 }
 @group(0) @binding(5) var<storage, read_write> slot_keys: array<u32>;
 @group(0) @binding(6) var<storage, read_write> slots: array<vec4<u32>>;
 #import base_field
-#import buffer_${E} BUF=bases
 #import buffer_${E} BUF=buckets
 #import buffer_${E} BUF=slots
-#import points MIXED=1
+#import points
 #import buffer_points BUF=buckets
 #import buffer_points BUF=slots
 #import bases
+#import sums
 
 // The bucket that entry i belongs to: the last with offsets[b] <= i.
 fn bucket_of(i: u32) -> u32 {
@@ -41,8 +41,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   let t = g * 64u + local;
   if (g >= params.launch.end_group || t >= params.runs) { return; }
   let total = offsets[params.buckets];
-  let first = t * params.run;
-  let last = min(first + params.run, total);
+  // However many digits are zero, the others are shared out evenly.
+  let run = max((total + params.runs - 1u) / params.runs, params.min_run);
+  let first = min(t * run, total);
+  let last = min(first + run, total);
   if (first >= last) {
     slot_keys[2u * t] = 0xffffffffu;
     slot_keys[2u * t + 1u] = 0xffffffffu;
@@ -54,35 +56,42 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   let first_bucket = bucket;
   var begin = offsets[bucket];
   var end = offsets[bucket + 1u];
-  var sum = point_infinity();
-  var head = point_infinity();
+  var sum = sum_empty(local);
   for (var i = first; i < last; i++) {
     if (i >= end) {
-      if (begin >= first) { point_store_buckets(bucket, sum); } else { head = sum; }
-      sum = point_infinity();
+      // A bucket that began before this run goes to the head slot.
+      if (begin >= first) {
+        point_store_buckets(bucket, sum_point(sum, local));
+      } else {
+        point_store_slots(2u * t, sum_point(sum, local));
+      }
+      sum = sum_empty(local);
       bucket += 1u;
       if (offsets[bucket + 1u] <= i) { bucket = bucket_of(i); }
       begin = offsets[bucket];
       end = offsets[bucket + 1u];
     }
     let entry = entries[i];
-    let base = entry & 0x7fffffffu;
+    let base = base_load(entry & 0x7fffffffu);
     if (!base_is_infinity(base)) {
       var y = base_y(base);
       if ((entry >> 31u) != 0u) { y = ${E}_negate_up(y); }
-      sum = point_add_affine(sum, base_x(base), y);
+      sum = sum_add(sum, local, base_x(base), y);
     }
   }
-  var tail = point_infinity();
-  if (begin >= first && end <= last) {
-    point_store_buckets(bucket, sum);
-  } else if (bucket == first_bucket) {
-    head = sum;
+  // The last bucket: whole, or the head slot's if it is the first one too, or the tail slot's.
+  let point = sum_point(sum, local);
+  let whole = begin >= first && end <= last;
+  let head = !whole && bucket == first_bucket;
+  if (whole) { point_store_buckets(bucket, point); }
+  if (head) { point_store_slots(2u * t, point); }
+  if (!whole && !head) {
+    point_store_slots(2u * t + 1u, point);
   } else {
-    tail = sum;
+    point_store_slots(2u * t + 1u, point_infinity());
   }
+  // Nothing else wrote the head slot if the first bucket began here.
+  if (offsets[first_bucket] >= first && !head) { point_store_slots(2u * t, point_infinity()); }
   slot_keys[2u * t] = first_bucket;
   slot_keys[2u * t + 1u] = bucket;
-  point_store_slots(2u * t, head);
-  point_store_slots(2u * t + 1u, tail);
 }

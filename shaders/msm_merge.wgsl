@@ -13,7 +13,7 @@ struct Params { launch: Launch, slots: u32, threads: u32, run: u32 }
 #import buffer_${E} BUF=in_slots
 #import buffer_${E} BUF=buckets
 #import buffer_${E} BUF=out_slots
-#import points MIXED=0
+#import points
 #import buffer_points BUF=in_slots
 #import buffer_points BUF=buckets
 #import buffer_points BUF=out_slots

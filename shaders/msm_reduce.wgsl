@@ -14,7 +14,7 @@ struct Params { launch: Launch, windows: u32, log_nodes: u32, level: u32 }
 #import base_field
 #import buffer_${E} BUF=nodes_in
 #import buffer_${E} BUF=nodes_out
-#import points MIXED=0
+#import points
 #import buffer_points BUF=nodes_in
 #import buffer_points BUF=nodes_out
 

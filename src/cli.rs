@@ -2,6 +2,7 @@
 //! which [`commands`] carries out. Results go to stdout, everything else to stderr.
 
 mod args;
+mod bench;
 mod commands;
 mod engine;
 mod example;

@@ -110,7 +110,7 @@ impl std::str::FromStr for CurveId {
 }
 
 /// A pairing-friendly curve of this crate, tied to its arkworks types.
-pub trait GpuCurve: Copy + Clone + std::fmt::Debug + Send + Sync + 'static {
+pub trait GpuCurve: Copy + Clone + Eq + std::fmt::Debug + Send + Sync + 'static {
     const ID: CurveId;
     type Fr: PrimeField;
     type Fq: PrimeField;
@@ -160,7 +160,7 @@ pub type G2<C> = Projective<<C as GpuCurve>::G2Config>;
 macro_rules! gpu_curve {
     ($name:ident, $id:expr, $krate:ident, $pairing:ident) => {
         #[doc = concat!("The curve of `", stringify!($krate), "`.")]
-        #[derive(Copy, Clone, Debug)]
+        #[derive(Copy, Clone, Debug, PartialEq, Eq)]
         pub struct $name;
         impl GpuCurve for $name {
             const ID: CurveId = $id;

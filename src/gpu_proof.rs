@@ -201,7 +201,7 @@ impl DeviceKey {
         key: &ProvingKey,
         options: &RunOptions,
     ) -> Result<Self> {
-        let max_binding = device.limits().max_binding;
+        let max_binding = device.limits().plan().max_binding;
         let vectors = 32 * key.domain_size.max(key.n_vars) as u64;
         if vectors > max_binding {
             return Err(Error::OutOfMemory {
@@ -380,7 +380,7 @@ impl DeviceKey {
         options: &RunOptions,
     ) -> Result<(ProofSums<C>, RunOutput)> {
         assert_eq!(self.curve, C::ID);
-        let max_binding = device.limits().max_binding;
+        let max_binding = device.limits().plan().max_binding;
         let mut rec = Recording::new();
         let w = rec.secret("witness", 32 * self.n_vars as u64);
         let w = rec.whole(w);

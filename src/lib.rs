@@ -46,6 +46,7 @@ pub mod report;
 pub mod row_product;
 pub mod scan;
 pub mod setup;
+pub mod synthetic;
 pub mod verify;
 pub mod verifying_key;
 pub mod witness;

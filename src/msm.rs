@@ -56,10 +56,16 @@ const MIXED_PRODUCTS: u64 = 10;
 const FULL_PRODUCTS: u64 = 14;
 /// Slots that a thread of `msm_merge` takes.
 const MERGE_RUN: u32 = 8;
+/// What a full addition costs in the choice of the window, in coordinate products: reductions are
+/// short and run at half the rate of accumulation.
+const REDUCTION_PRODUCTS: u64 = 20;
+/// Most bits of a digit. Beyond, the buckets take more memory than most devices have.
+const MAX_WINDOW: u32 = 20;
 /// Shortest run: below it the two slots of a run cost more than its additions.
-const MIN_RUN: u64 = 16;
-/// Runs to aim at: enough threads to fill the largest device.
-const TARGET_RUNS: u64 = 1 << 17;
+const MIN_RUN: u64 = 32;
+/// Most runs: ten times the threads that the largest device measured holds at once, so that the
+/// last wave of them is short.
+const MAX_RUNS: u64 = 1 << 19;
 const GROUP_THREADS: u32 = 64;
 
 /// Sizes of one multi-scalar multiplication.
@@ -73,10 +79,8 @@ pub struct Geometry {
     pub windows: u32,
     /// Buckets a window, 2^(window_bits − 1).
     pub buckets: u32,
-    /// Entries that a thread of `msm_accumulate` takes.
-    pub run: u32,
-    /// Threads of `msm_accumulate`.
-    pub runs: u32,
+    /// Largest buffer in bytes.
+    pub max_binding: u64,
 }
 
 impl Geometry {
@@ -91,37 +95,42 @@ impl Geometry {
         point_bytes: u64,
         max_binding: u64,
     ) -> Option<Self> {
-        (2..=17)
+        (2..=MAX_WINDOW)
             .filter_map(|c| {
-                let g = Self::with_window(n, scalar_bits, c)?;
+                let g = Self::with_window(n, scalar_bits, c, max_binding)?;
                 let total = u64::from(g.windows) * u64::from(g.buckets);
                 let entries = n as u64 * u64::from(g.windows);
-                let slots = 2 * u64::from(g.runs) * point_bytes;
-                let fits = total * point_bytes <= max_binding
-                    && 4 * entries <= max_binding
-                    && slots <= max_binding;
+                let fits = total * point_bytes <= max_binding && 4 * entries <= max_binding;
                 let cost = u64::from(g.windows) * dense as u64 * MIXED_PRODUCTS
-                    + total * 2 * FULL_PRODUCTS;
+                    + total * 2 * REDUCTION_PRODUCTS;
                 fits.then_some((cost, g))
             })
             .min_by_key(|(cost, _)| *cost)
             .map(|(_, g)| g)
     }
 
-    /// Geometry with a given digit size (2 to 17 bits).
-    pub fn with_window(n: usize, scalar_bits: u32, window_bits: u32) -> Option<Self> {
-        // One bit more, for the carry out of the topmost signed digit.
-        let windows = (scalar_bits + 1).div_ceil(window_bits);
-        let entries = n as u64 * u64::from(windows);
-        let run = entries.div_ceil(TARGET_RUNS).max(MIN_RUN);
+    /// Geometry with a given digit size (2 to 20 bits).
+    pub fn with_window(
+        n: usize,
+        scalar_bits: u32,
+        window_bits: u32,
+        max_binding: u64,
+    ) -> Option<Self> {
         Some(Self {
             n: u32::try_from(n).ok()?,
             window_bits,
-            windows,
+            // One bit more, for the carry out of the topmost signed digit.
+            windows: (scalar_bits + 1).div_ceil(window_bits),
             buckets: 1 << (window_bits - 1),
-            run: u32::try_from(run).ok()?,
-            runs: u32::try_from(entries.div_ceil(run)).ok()?,
+            max_binding,
         })
+    }
+
+    /// Threads of `msm_accumulate`, which share the entries of non-zero digits evenly.
+    fn runs(&self, group: Group, curve: CurveId) -> u32 {
+        let entries = u64::from(self.n) * u64::from(self.windows);
+        let slots_fit = self.max_binding / (2 * group.point_bytes(curve));
+        entries.div_ceil(MIN_RUN).min(MAX_RUNS).min(slots_fit) as u32
     }
 
     fn total_buckets(&self) -> u32 {
@@ -158,6 +167,7 @@ pub fn record_sort(
     let params = vec![g.n, g.window_bits, g.windows, g.buckets];
     let groups = g.n.div_ceil(GROUP_THREADS);
     let work_per_group = u64::from(GROUP_THREADS * g.windows);
+    rec.step("digits");
     rec.clear(rec.whole(offsets));
     rec.dispatch(Dispatch {
         kernel: Kernel::MsmDigits,
@@ -167,7 +177,9 @@ pub fn record_sort(
         groups,
         work_per_group,
     });
+    rec.step("scan");
     record_scan(rec, curve, offsets, g.total_buckets() + 1);
+    rec.step("scatter");
     rec.dispatch(Dispatch {
         kernel: Kernel::MsmScatter,
         curve,
@@ -221,9 +233,11 @@ pub fn record_sums(
             Kernel::MsmReduceG2,
         ),
     };
+    rec.step("accumulate");
     let buckets = rec.secret("buckets", u64::from(g.total_buckets()) * point);
     rec.clear(rec.whole(buckets));
-    let mut slots = 2 * g.runs;
+    let runs = g.runs(group, curve);
+    let mut slots = 2 * runs;
     let mut keys = rec.secret("slot keys", 4 * u64::from(slots));
     let mut points = rec.secret("slots", u64::from(slots) * point);
     rec.dispatch(Dispatch {
@@ -237,10 +251,14 @@ pub fn record_sums(
             rec.whole(keys),
             rec.whole(points),
         ],
-        params: vec![g.total_buckets(), g.runs, g.run],
-        groups: g.runs.div_ceil(GROUP_THREADS),
-        work_per_group: threads * u64::from(g.run) * (MIXED_PRODUCTS + 1) * cost,
+        params: vec![g.total_buckets(), runs, MIN_RUN as u32],
+        groups: runs.div_ceil(GROUP_THREADS),
+        work_per_group: (u64::from(g.n) * u64::from(g.windows)).div_ceil(u64::from(runs))
+            * threads
+            * (MIXED_PRODUCTS + 1)
+            * cost,
     });
+    rec.step("merge");
     loop {
         let merge_threads = slots.div_ceil(MERGE_RUN);
         let out_keys = rec.secret("slot keys", 8 * u64::from(merge_threads));
@@ -264,6 +282,7 @@ pub fn record_sums(
         }
         (slots, keys, points) = (2 * merge_threads, out_keys, out_points);
     }
+    rec.step("reduce");
     // A level's points are never more than there were buckets: two buffers take turns.
     let spare = rec.secret("bucket nodes", u64::from(g.total_buckets()) * point);
     let (mut from, mut to) = (buckets, spare);

@@ -142,3 +142,17 @@ pub fn quotient_scalars<F: ark_ff::PrimeField>(
 fn product<F: Field>(a: &[F], b: &[F]) -> Vec<F> {
     a.par_iter().zip(b).map(|(a, b)| *a * b).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::RootConvention;
+
+    /// p21: the field's largest domain has no odd coset, so the circom reduction ends below it.
+    #[test]
+    fn p21_the_largest_domain_has_no_odd_coset() {
+        let largest = Domain::<ark_bn254::Fr>::new(28, RootConvention::Snarkjs).unwrap();
+        let error = quotient_scalars(QapReduction::Circom, largest, vec![], vec![]).unwrap_err();
+        assert_eq!(error.class(), "bad_section");
+    }
+}

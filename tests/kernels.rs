@@ -136,7 +136,10 @@ fn point_ops<C: GpuCurve, P: SWCurveConfig>(
 ) -> Result<(), Failed> {
     let mut rng = StdRng::seed_from_u64(2);
     let g = Projective::<P>::generator();
-    let (p, q) = (g * P::ScalarField::rand(&mut rng), g * P::ScalarField::rand(&mut rng));
+    let (p, q) = (
+        g * P::ScalarField::rand(&mut rng),
+        g * P::ScalarField::rand(&mut rng),
+    );
     let o = Projective::<P>::zero();
     let (p2, q2) = (p.double(), q.double());
     let runs: Vec<[Projective<P>; 4]> = vec![
@@ -185,7 +188,11 @@ fn point_ops<C: GpuCurve, P: SWCurveConfig>(
     let id = rec.download(sums);
     let output = d.gpu.run(&rec, &RunOptions::default())?;
     let got = &output.downloads[id.0 as usize];
-    for (i, (run, bytes)) in runs.iter().zip(got.chunks_exact(4 * coordinate)).enumerate() {
+    for (i, (run, bytes)) in runs
+        .iter()
+        .zip(got.chunks_exact(4 * coordinate))
+        .enumerate()
+    {
         let expected: Projective<P> = run.iter().sum();
         let c: Vec<P::BaseField> = bytes.chunks_exact(coordinate).map(read).collect();
         let (x, y, zz, zzz) = (c[0], c[1], c[2], c[3]);

@@ -155,7 +155,9 @@ fn points<P: PrimeGroup + CurveGroup>(n: usize, rng: &mut StdRng) -> Vec<P::Affi
 }
 
 fn canonical<F: PrimeField>(v: &[F]) -> Vec<u8> {
-    v.iter().flat_map(|x| x.into_bigint().to_bytes_le()).collect()
+    v.iter()
+        .flat_map(|x| x.into_bigint().to_bytes_le())
+        .collect()
 }
 
 fn msm_on_device<C: GpuCurve>(
@@ -168,8 +170,14 @@ fn msm_on_device<C: GpuCurve>(
     let n = scalars.len();
     let bits = msm::scalar_bits::<C>();
     let geometry = match window {
-        Some(c) => Geometry::with_window(n, bits, c),
-        None => Geometry::new(n, n, bits, group.point_bytes(C::ID), d.gpu.limits().max_binding),
+        Some(c) => Geometry::with_window(n, bits, c, d.gpu.limits().plan().max_binding),
+        None => Geometry::new(
+            n,
+            n,
+            bits,
+            group.point_bytes(C::ID),
+            d.gpu.limits().max_binding,
+        ),
     }
     .ok_or("no geometry")?;
     let mut rec = Recording::new();
@@ -182,7 +190,10 @@ fn msm_on_device<C: GpuCurve>(
     let sorted = msm::record_sort(&mut rec, C::ID, s, geometry);
     let sums = msm::record_sums(&mut rec, C::ID, group, &sorted, b);
     let mut out = d.gpu.run(&rec, &RunOptions::default())?;
-    Ok((std::mem::take(&mut out.downloads[sums.download.0 as usize]), geometry))
+    Ok((
+        std::mem::take(&mut out.downloads[sums.download.0 as usize]),
+        geometry,
+    ))
 }
 
 fn check_g1<C: GpuCurve>(
@@ -232,7 +243,11 @@ fn msm_sizes<C: GpuCurve>(d: &TestDevice) -> Result<(), Failed> {
     for &n in sizes {
         check_g1::<C>(d, n, Scalars::Uniform, None)?;
     }
-    let sizes: &[usize] = if d.slow { &[1, 33] } else { &[1, 2, 31, 64, 257, 1025] };
+    let sizes: &[usize] = if d.slow {
+        &[1, 33]
+    } else {
+        &[1, 2, 31, 64, 257, 1025]
+    };
     for &n in sizes {
         check_g2::<C>(d, n, Scalars::Uniform)?;
     }

@@ -1,8 +1,23 @@
 // Affine points at rest in the buffer bases: (x, y), infinity as all zeros.
-fn base_is_infinity(i: u32) -> bool {
+struct Base { #{j in 0..POINT_VEC4S;, ;w${j}: vec4<u32>} }
+
+fn base_load(i: u32) -> Base {
   let k = i * ${POINT_VEC4S}u;
-  let any = #{j in 0..POINT_VEC4S; | ;bases[k + ${j}u]};
+  return Base(#{j in 0..POINT_VEC4S;, ;bases[k + ${j}u]});
+}
+fn base_is_infinity(b: Base) -> bool {
+  let any = #{j in 0..POINT_VEC4S; | ;b.w${j}};
   return all(any == vec4<u32>(0u));
 }
-fn base_x(i: u32) -> ${ET} { return ${E}_load_up_bases(2u * i); }
-fn base_y(i: u32) -> ${ET} { return ${E}_load_up_bases(2u * i + 1u); }
+#let V = QWORDS / 4
+#if GROUP == g1
+fn base_x(b: Base) -> Fq { return fq_unpack_up(#{j in 0..V;, ;b.w${j}}); }
+fn base_y(b: Base) -> Fq { return fq_unpack_up(#{j in 0..V;, ;b.w${V + j}}); }
+#else
+fn base_x(b: Base) -> Fq2 {
+  return Fq2(fq_unpack_up(#{j in 0..V;, ;b.w${j}}), fq_unpack_up(#{j in 0..V;, ;b.w${V + j}}));
+}
+fn base_y(b: Base) -> Fq2 {
+  return Fq2(fq_unpack_up(#{j in 0..V;, ;b.w${2 * V + j}}), fq_unpack_up(#{j in 0..V;, ;b.w${3 * V + j}}));
+}
+#end

@@ -6,57 +6,40 @@
 // sites compiles many times slower and spills on several vendors.
 //
 // Doubling shares the addition's tail. With P = 2·Y, R = 3·X² and (X, Y, ZZ, ZZZ) the point to
-// double, the addition's last seven products give 2P, except that X' = R² − 2Q lacks the PPP term.
+// double, the addition's last eight products give 2P, except that X' = R² − 2Q lacks the PPP term.
+// In the full addition (U1, S1, ZZ1·ZZ2, ZZZ1·ZZZ2) is that point.
+//
+// The variables are as few as can be, for the registers: every one less is a thread more.
 struct Point { x: ${ET}, y: ${ET}, zz: ${ET}, zzz: ${ET} }
 
 fn point_infinity() -> Point { return Point(${E}_zero(), ${E}_zero(), ${E}_zero(), ${E}_zero()); }
 fn point_is_infinity(p: Point) -> bool { return ${E}_is_zero(p.zz); }
 
-#if MIXED == 1
-// p + (qx, qy) for an affine point that is not infinity. (qx, qy) may be loaded "up": below
-// 2^shift·p.
-fn point_add_affine(p: Point, qx_up: ${ET}, qy_up: ${ET}) -> Point {
-#else
 // p + q, complete.
 fn point_add(p: Point, q: Point) -> Point {
   if (point_is_infinity(p)) { return q; }
   if (point_is_infinity(q)) { return p; }
-#end
-  var x = p.x;
-  var y = p.y;
-  var zz = p.zz;
-  var zzz = p.zzz;
-#if MIXED == 1
-  let one = ${E}_one();
-  // An infinite accumulator is replaced by q: products with 1 bring q below 2p.
-  let empty = point_is_infinity(p);
-  if (empty) {
-    zz = one;
-    zzz = one;
-  }
-  let qx = qx_up;
-  let qy = qy_up;
-#else
   let qx = q.x;
   let qy = q.y;
-#end
-  var pp = x;  // P, then Q
-  var r = x;  // R
-  var t = x;  // U2, then PP
-  var u = x;  // S2, then PPP
+  var x = p.x;  // U1, then Q
+  var y = p.y;  // S1
+  var zz = p.zz;
+  var zzz = p.zzz;
+  var t = qx;  // U2, P, then the sum's X
+  var u = qy;  // S2, then R
+  var v = x;  // PP
+  var w = x;  // PPP
   var doubling = false;
-  var step = 0u;
   let steps = 15u + params.launch.zero;
-  while (step < steps) {
-    var a = qx;
+  for (var step = 0u; step < steps; step++) {
+    var a = t;
     var b = zz;
     switch step {
       case 0u: {}
       case 1u: {
-        a = qy;
+        a = u;
         b = zzz;
       }
-#if MIXED == 0
       case 2u: {
         a = x;
         b = q.zz;
@@ -72,42 +55,38 @@ fn point_add(p: Point, q: Point) -> Point {
         a = q.zzz;
         b = zzz;
       }
-#end
       case 6u: {
         a = x;
         b = x;
       }
       case 7u: {
-        a = pp;
-        b = pp;
+        b = t;
       }
       case 8u: {
-        a = pp;
-        b = t;
+        b = v;
       }
       case 9u: {
         a = x;
-        b = t;
+        b = v;
       }
       case 10u: {
-        a = r;
-        b = r;
+        a = u;
+        b = u;
       }
       case 11u: {
         a = y;
-        b = u;
+        b = w;
       }
       case 12u: {
-        a = r;
-        b = pp;
+        a = u;
+        b = x;
       }
       case 13u: {
-        a = zz;
-        b = t;
+        a = v;
       }
       default: {
-        a = zzz;
-        b = u;
+        a = w;
+        b = zzz;
       }
     }
     let m = ${E}_mul(a, b);
@@ -117,43 +96,45 @@ fn point_add(p: Point, q: Point) -> Point {
       }
       case 1u: {
         u = m;
-#if MIXED == 1
-        if (empty) { return Point(t, u, one, one); }
-#import points_difference
-#end
       }
-#if MIXED == 0
       case 2u: {
         x = m;
       }
       case 3u: {
         y = m;
-#import points_difference
       }
       case 4u: {
         zz = m;
       }
       case 5u: {
         zzz = m;
-        step = 6u;  // only a doubling needs 3·X²
+        t = ${E}_sub(t, x);
+        u = ${E}_sub(u, y);
+        doubling = ${E}_is_zero(t);
+        if (doubling) {
+          if (!${E}_is_zero(u)) { return point_infinity(); }
+          t = ${E}_double(y);
+          step = 5u;
+        } else {
+          step = 6u;
+        }
       }
-#end
       case 6u: {
-        r = ${E}_add(${E}_double(m), m);
+        u = ${E}_add(${E}_double(m), m);
       }
       case 7u: {
-        t = m;
+        v = m;
       }
       case 8u: {
-        u = m;
+        w = m;
       }
       case 9u: {
-        pp = m;
+        x = m;
       }
       case 10u: {
-        x = ${E}_sub(m, ${E}_double(pp));
-        if (!doubling) { x = ${E}_sub(x, u); }
-        pp = ${E}_sub(pp, x);
+        t = ${E}_sub(m, ${E}_double(x));
+        if (!doubling) { t = ${E}_sub(t, w); }
+        x = ${E}_sub(x, t);
       }
       case 11u: {
         y = m;
@@ -168,7 +149,6 @@ fn point_add(p: Point, q: Point) -> Point {
         zzz = m;
       }
     }
-    step += 1u;
   }
-  return Point(x, y, zz, zzz);
+  return Point(t, y, zz, zzz);
 }

@@ -53,6 +53,9 @@ enum RawCommand {
     Devices,
     /// Run every kernel on every device found, against the CPU
     Selftest(RawSelftest),
+    /// Measure; every result is checked first
+    #[command(subcommand)]
+    Bench(super::bench::RawBench),
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }
@@ -148,7 +151,7 @@ struct RawKeyOptions {
 }
 
 #[derive(Debug, Args)]
-struct RawDevice {
+pub struct RawDevice {
     /// auto, cpu, software, N, name:TEXT, pci:BUS, wgpu:N, cuda:N
     #[arg(long, value_name = "D", default_value = "auto")]
     device: String,
@@ -178,6 +181,7 @@ pub enum Command {
     Example { dir: PathBuf, curve: CurveId },
     Devices,
     Selftest(Selftest),
+    Bench(super::bench::Bench),
     Completions(Shell),
 }
 
@@ -279,6 +283,7 @@ impl Raw {
                     .collect::<Result<_>>()?,
                 word_tier: word_tier(&raw.word_tier)?,
             }),
+            RawCommand::Bench(raw) => Command::Bench(raw.resolve()?),
             RawCommand::Completions { shell } => Command::Completions(shell),
         })
     }
@@ -347,7 +352,7 @@ impl RawKeyOptions {
 }
 
 impl RawDevice {
-    fn resolve(self) -> Result<DeviceChoice> {
+    pub fn resolve(self) -> Result<DeviceChoice> {
         let selector: DeviceSelector = self.device.parse()?;
         let fallback = match self.fallback.as_deref() {
             None => selector == DeviceSelector::Auto,

@@ -24,6 +24,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Example { dir, curve } => example::example(&dir, curve, out)?,
         Command::Devices => engine::devices(out)?,
         Command::Selftest(args) => return engine::selftest(&args, out),
+        Command::Bench(args) => super::bench::run(&args, out)?,
         Command::Completions(shell) => {
             // clap_complete panics when it cannot write.
             let mut script = Vec::new();

@@ -8,7 +8,7 @@ use groth16_gpu::device::selector::DeviceSelector;
 use groth16_gpu::device::{Device, DeviceOptions};
 use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::proof::Proof;
-use groth16_gpu::prover::{ProveOptions, Prover};
+use groth16_gpu::prover::{Fallback, ProveOptions, Prover};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, Result};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Opens the device asked for, or the CPU where that is allowed to take over.
-fn open(choice: &DeviceChoice) -> Result<Device> {
+pub fn open(choice: &DeviceChoice) -> Result<Device> {
     let options = DeviceOptions {
         vram_limit: choice.vram_limit,
         word_tier: choice.word_tier,
@@ -86,32 +86,15 @@ pub fn prove(
         drawn.set_message(step.to_owned());
         drawn.set_position((done * 100.0) as u64);
     }));
-    let on_cpu = matches!(device, Device::Cpu);
-    let result = match Prover::new(device).prove(key, witness, &options) {
-        Err(e) if args.device.fallback && !on_cpu && is_of_device(&e) => {
-            log::warn!("{e}; proving on the CPU");
-            let (proof, mut report) = Prover::new(Device::Cpu).prove(key, witness, &options)?;
-            report.fallback = Some(e.to_string());
-            Ok((proof, report))
-        }
-        result => result,
-    };
+    if args.device.fallback {
+        options.fallback = Fallback::Cpu;
+    }
+    let result = Prover::new(device).prove(key, witness, &options);
     bar.finish_and_clear();
     let (proof, report) = result?;
     let report = serde_json::to_value(&report)
         .map_err(|e| Error::io("report", std::io::Error::other(e.to_string())))?;
     Ok((proof, report))
-}
-
-/// Whether another device could do better.
-fn is_of_device(e: &Error) -> bool {
-    matches!(
-        e,
-        Error::DeviceFault { .. }
-            | Error::OutOfMemory { .. }
-            | Error::Timeout { .. }
-            | Error::SelfVerification { .. }
-    )
 }
 
 fn progress_bar(out: &Output) -> ProgressBar {

@@ -91,6 +91,8 @@ pub struct Recording {
     pub commands: Vec<Command>,
     /// Phase names with the index of their first command, for reports and traces.
     pub phases: Vec<(&'static str, usize)>,
+    /// Whether [`Self::step`] names phases: for benches that look at single kernels.
+    pub detail: bool,
     downloads: u32,
 }
 
@@ -145,6 +147,12 @@ impl Recording {
     /// Names the commands that follow.
     pub fn phase(&mut self, name: &'static str) {
         self.phases.push((name, self.commands.len()));
+    }
+    /// Names the commands that follow within a phase, if `detail` is on.
+    pub fn step(&mut self, name: &'static str) {
+        if self.detail {
+            self.phase(name);
+        }
     }
     pub fn upload(&mut self, dst: BufferSlice, data: Bytes) {
         assert_eq!(dst.size, data.len() as u64);

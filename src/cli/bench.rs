@@ -1,0 +1,564 @@
+//! `bench`: measures primitives and proofs on one device. Every result is checked against an
+//! independent computation before its line is printed.
+
+use super::args::{DeviceChoice, RawDevice};
+use super::{Output, engine};
+use ark_ec::{AffineRepr, CurveGroup, PrimeGroup};
+use ark_ff::{BigInteger, Field, One, PrimeField, UniformRand, Zero};
+use clap::{Args, Subcommand};
+use groth16_gpu::bytes::Bytes;
+use groth16_gpu::curve::{CurveId, G1, G2, GpuCurve};
+use groth16_gpu::device::recording::{BufferSlice, Recording};
+use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
+use groth16_gpu::domain::{Domain, RootConvention};
+use groth16_gpu::msm::{self, Geometry, Group};
+use groth16_gpu::ntt::{Finish, Order, TransformTables, record_transform};
+use groth16_gpu::prover::{ProveOptions, Prover};
+use groth16_gpu::proving_key::{g1_to_raw, g2_to_raw};
+use groth16_gpu::setup::setup_insecure;
+use groth16_gpu::{Error, Result, cpu, synthetic, with_curve};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Subcommand)]
+pub enum RawBench {
+    /// Multi-scalar multiplication over resident bases
+    Msm(RawMsm),
+    /// Number-theoretic transform of data on the device
+    Ntt(RawNtt),
+    /// Whole proofs of a synthetic circuit, key resident
+    Prove(RawProve),
+}
+
+#[derive(Debug, Args)]
+pub struct Common {
+    #[arg(long, default_value = "bls12_381")]
+    curve: String,
+    /// Sizes, as log2: 22 or 16..26
+    #[arg(long, value_name = "N|A..B", default_value = "16")]
+    log2: String,
+    /// Timed runs of each size, after a warm-up
+    #[arg(long, default_value_t = 9)]
+    reps: usize,
+    #[command(flatten)]
+    device: RawDevice,
+}
+
+#[derive(Debug, Args)]
+pub struct RawMsm {
+    #[command(flatten)]
+    common: Common,
+    /// g1 or g2
+    #[arg(long, default_value = "g1")]
+    group: String,
+    /// uniform, zeros, ones, equal, minus-one, boolean or witness (90 % of 0 and 1)
+    #[arg(long, default_value = "uniform")]
+    scalars: String,
+    /// Forces the bits of a digit
+    #[arg(long, value_name = "BITS")]
+    window: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct RawNtt {
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub struct RawProve {
+    #[command(flatten)]
+    common: Common,
+    /// Share of the witness that is 0 or 1
+    #[arg(long, default_value_t = 0.0)]
+    density: f64,
+}
+
+/// What the scalars of a multi-scalar multiplication look like.
+#[derive(Clone, Copy, Debug)]
+enum Scalars {
+    Uniform,
+    Zeros,
+    Ones,
+    Equal,
+    MinusOne,
+    Boolean,
+    Witness,
+}
+
+#[derive(Debug)]
+enum What {
+    Msm {
+        group: Group,
+        scalars: Scalars,
+        name: String,
+        window: Option<u32>,
+    },
+    Ntt,
+    Prove {
+        density: f64,
+    },
+}
+
+#[derive(Debug)]
+pub struct Bench {
+    what: What,
+    curve: CurveId,
+    sizes: RangeInclusive<u32>,
+    reps: usize,
+    device: DeviceChoice,
+}
+
+impl RawBench {
+    pub fn resolve(self) -> Result<Bench> {
+        let (common, what) = match self {
+            Self::Msm(raw) => {
+                let group = match raw.group.as_str() {
+                    "g1" => Group::G1,
+                    "g2" => Group::G2,
+                    other => return Err(Error::Usage(format!("no group `{other}`: g1, g2"))),
+                };
+                let scalars = match raw.scalars.as_str() {
+                    "uniform" => Scalars::Uniform,
+                    "zeros" => Scalars::Zeros,
+                    "ones" => Scalars::Ones,
+                    "equal" => Scalars::Equal,
+                    "minus-one" => Scalars::MinusOne,
+                    "boolean" => Scalars::Boolean,
+                    "witness" => Scalars::Witness,
+                    other => return Err(Error::Usage(format!("no scalars `{other}`"))),
+                };
+                if raw.window.is_some_and(|c| !(2..=20).contains(&c)) {
+                    return Err(Error::Usage("--window takes 2 to 20 bits".into()));
+                }
+                let what = What::Msm {
+                    group,
+                    scalars,
+                    name: raw.scalars,
+                    window: raw.window,
+                };
+                (raw.common, what)
+            }
+            Self::Ntt(raw) => (raw.common, What::Ntt),
+            Self::Prove(raw) => {
+                if !(0.0..=1.0).contains(&raw.density) {
+                    return Err(Error::Usage("--density takes 0 to 1".into()));
+                }
+                (
+                    raw.common,
+                    What::Prove {
+                        density: raw.density,
+                    },
+                )
+            }
+        };
+        let number = |text: &str| {
+            text.parse::<u32>()
+                .ok()
+                .filter(|n| (1..=28).contains(n))
+                .ok_or_else(|| Error::Usage(format!("--log2 {text}: a size from 1 to 28")))
+        };
+        let sizes = match common.log2.split_once("..") {
+            Some((a, b)) => number(a)?..=number(b)?,
+            None => number(&common.log2)?..=number(&common.log2)?,
+        };
+        Ok(Bench {
+            what,
+            curve: common.curve.parse()?,
+            sizes,
+            reps: common.reps.max(1),
+            device: common.device.resolve()?,
+        })
+    }
+}
+
+/// Runs a bench and prints a line a size.
+pub fn run(bench: &Bench, out: &Output) -> Result<()> {
+    let device = engine::open(&bench.device)?;
+    for log2 in bench.sizes.clone() {
+        let line = with_curve!(bench.curve, C => match &bench.what {
+            What::Msm { group, scalars, name, window } => {
+                bench_msm::<C>(bench, &device, log2, *group, *scalars, *window).map(|mut v| {
+                    v["scalars"] = json!(name);
+                    v
+                })
+            }
+            What::Ntt => bench_ntt::<C>(bench, &device, log2),
+            What::Prove { density } => bench_prove::<C>(bench, &device, log2, *density),
+        })?;
+        out.result(&line, &line.to_string())?;
+    }
+    Ok(())
+}
+
+/// Median, least and greatest of `reps` runs after one that does not count, and the last result.
+fn time<T>(reps: usize, mut run: impl FnMut() -> Result<T>) -> Result<([f64; 3], T)> {
+    let mut result = run()?;
+    let mut times = Vec::with_capacity(reps);
+    for _ in 0..reps {
+        let start = Instant::now();
+        result = run()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(([times[reps / 2], times[0], times[reps - 1]], result))
+}
+
+fn wrong(device: &Device) -> Error {
+    Error::DeviceFault {
+        device: device.to_string(),
+        message: "the result differs from the independent computation".into(),
+    }
+}
+
+/// Device time of each phase, those of one name added up.
+fn phases(report: &RunReport) -> BTreeMap<&'static str, f64> {
+    let mut out = BTreeMap::new();
+    for p in &report.phases {
+        *out.entry(p.name).or_insert(0.0) += p.device_ms.unwrap_or(p.wall_ms);
+    }
+    out
+}
+
+fn describe(line: &mut Value, device: &Device, times: [f64; 3], reps: usize) {
+    line["device"] = json!(device.to_string());
+    line["backend"] = json!(device.backend());
+    line["tier"] = json!(device.gpu().map(|g| g.tier().name()));
+    line["reps"] = json!(reps);
+    line["median_ms"] = json!(times[0]);
+    line["min_ms"] = json!(times[1]);
+    line["max_ms"] = json!(times[2]);
+    line["checked"] = json!(true);
+}
+
+/// n distinct points a + b·i, i < n, times the generator.
+fn progression<P: CurveGroup>(n: usize, a: P::ScalarField, b: P::ScalarField) -> Vec<P::Affine> {
+    const PART: usize = 1 << 12;
+    let g = P::generator();
+    let step = (g * b).into_affine();
+    (0..n.div_ceil(PART))
+        .into_par_iter()
+        .flat_map_iter(|part| {
+            let first = part * PART;
+            let mut p = g * (a + b * P::ScalarField::from(first as u64));
+            let points: Vec<P> = (first..n.min(first + PART))
+                .map(|_| {
+                    let q = p;
+                    p += step;
+                    q
+                })
+                .collect();
+            P::normalize_batch(&points)
+        })
+        .collect()
+}
+
+fn make_scalars<F: PrimeField>(kind: Scalars, n: usize) -> Vec<F> {
+    let equal = F::rand(&mut StdRng::seed_from_u64(11));
+    const PART: usize = 1 << 12;
+    (0..n.div_ceil(PART))
+        .into_par_iter()
+        .flat_map_iter(|part| {
+            let mut rng = StdRng::seed_from_u64(part as u64);
+            let first = part * PART;
+            (first..n.min(first + PART))
+                .map(|_| match kind {
+                    Scalars::Uniform => F::rand(&mut rng),
+                    Scalars::Zeros => F::zero(),
+                    Scalars::Ones => F::one(),
+                    Scalars::Equal => equal,
+                    Scalars::MinusOne => -F::one(),
+                    Scalars::Boolean => F::from(rng.r#gen::<bool>()),
+                    Scalars::Witness if rng.gen_bool(0.9) => F::from(rng.r#gen::<bool>()),
+                    Scalars::Witness => F::rand(&mut rng),
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn raw_points<P: AffineRepr>(points: &[P], push: impl Fn(&P, &mut Vec<u8>) + Sync) -> Vec<u8> {
+    points
+        .par_chunks(1 << 12)
+        .flat_map_iter(|part| {
+            let mut out = Vec::new();
+            part.iter().for_each(|p| push(p, &mut out));
+            out
+        })
+        .collect()
+}
+
+/// A sum in either group.
+#[derive(PartialEq)]
+enum Sum<C: GpuCurve> {
+    G1(G1<C>),
+    G2(G2<C>),
+}
+
+fn bench_msm<C: GpuCurve>(
+    bench: &Bench,
+    device: &Device,
+    log2: u32,
+    group: Group,
+    kind: Scalars,
+    window: Option<u32>,
+) -> Result<Value> {
+    let n = 1usize << log2;
+    let mut rng = StdRng::seed_from_u64(9);
+    let (a, b) = (C::Fr::rand(&mut rng), C::Fr::rand(&mut rng));
+    let bases: Bytes = match group {
+        Group::G1 => raw_points(&progression::<G1<C>>(n, a, b), g1_to_raw::<C>),
+        Group::G2 => raw_points(&progression::<G2<C>>(n, a, b), g2_to_raw::<C>),
+    }
+    .into();
+    let scalars = make_scalars::<C::Fr>(kind, n);
+    // The bases' logarithms are known: an independent computation in the field.
+    let log = scalars
+        .par_iter()
+        .enumerate()
+        .map(|(i, s)| (a + b * C::Fr::from(i as u64)) * s)
+        .reduce(C::Fr::zero, |x, y| x + y);
+    let expected = match group {
+        Group::G1 => Sum::<C>::G1(G1::<C>::generator() * log),
+        Group::G2 => Sum::<C>::G2(G2::<C>::generator() * log),
+    };
+    let dense = scalars
+        .par_iter()
+        .filter(|s| !s.is_zero() && !s.is_one())
+        .count();
+    let scalar_bytes: Bytes = scalars
+        .par_iter()
+        .flat_map_iter(|s| s.into_bigint().to_bytes_le())
+        .collect::<Vec<u8>>()
+        .into();
+    drop(scalars);
+    let mut line = json!({
+        "bench": "msm", "curve": C::ID.name(), "log2": log2, "scalars": "",
+        "group": match group { Group::G1 => "g1", Group::G2 => "g2" },
+        "resident": true, "precompute": 1,
+    });
+    let (times, sum) = match device {
+        Device::Cpu => time(bench.reps, || {
+            Ok(match group {
+                Group::G1 => Sum::G1(cpu::msm::msm_g1::<C>(&bases, &scalar_bytes)?),
+                Group::G2 => Sum::G2(cpu::msm::msm_g2::<C>(&bases, &scalar_bytes)?),
+            })
+        })?,
+        Device::Gpu(gpu) => {
+            let max_binding = gpu.limits().plan().max_binding;
+            let bits = msm::scalar_bits::<C>();
+            let fits = |len: usize| {
+                let geometry = match window {
+                    Some(c) => Geometry::with_window(len, bits, c, max_binding),
+                    None => {
+                        let dense = (dense * len).div_ceil(n);
+                        Geometry::new(len, dense, bits, group.point_bytes(C::ID), max_binding)
+                    }
+                };
+                geometry.filter(|_| len as u64 * group.affine_bytes(C::ID) <= max_binding)
+            };
+            let mut chunk = n;
+            while fits(chunk).is_none() && chunk > 1024 {
+                chunk /= 2;
+            }
+            let geometry = fits(chunk).ok_or_else(|| {
+                Error::Usage("no geometry for this size on this device".to_owned())
+            })?;
+            line["window"] = json!(geometry.window_bits);
+            line["chunks"] = json!(n / chunk);
+            let slice = |bytes: &Bytes, each: usize| -> Vec<(&'static str, Bytes)> {
+                (0..n / chunk)
+                    .map(|i| {
+                        (
+                            "bench",
+                            bytes.slice(i * chunk * each..(i + 1) * chunk * each),
+                        )
+                    })
+                    .collect()
+            };
+            let options = RunOptions::default();
+            let point_bytes = group.affine_bytes(C::ID) as usize;
+            let bases = gpu.upload_resident(&slice(&bases, point_bytes), &options)?;
+            let scalars = gpu.upload_resident(&slice(&scalar_bytes, 32), &options)?;
+            let mut rec = Recording::new();
+            rec.detail = true;
+            let mut sums = Vec::new();
+            for (bases, scalars) in bases.iter().zip(&scalars) {
+                let s = rec.resident("scalars", scalars);
+                let b = rec.resident("bases", bases);
+                let (s, b) = (rec.whole(s), rec.whole(b));
+                let sorted = msm::record_sort(&mut rec, C::ID, s, geometry);
+                sums.push(msm::record_sums(&mut rec, C::ID, group, &sorted, b));
+            }
+            let mut last = RunReport::default();
+            let (times, sum) = time(bench.reps, || {
+                let output = gpu.run(&rec, &options)?;
+                let mut g1 = G1::<C>::zero();
+                let mut g2 = G2::<C>::zero();
+                let tail = Instant::now();
+                for s in &sums {
+                    let bytes = &output.downloads[s.download.0 as usize];
+                    match group {
+                        Group::G1 => g1 += msm::finish_g1::<C>(bytes, &s.geometry)?,
+                        Group::G2 => g2 += msm::finish_g2::<C>(bytes, &s.geometry)?,
+                    }
+                }
+                line["host_tail_ms"] = json!(tail.elapsed().as_secs_f64() * 1e3);
+                last = output.report;
+                Ok(match group {
+                    Group::G1 => Sum::G1(g1),
+                    Group::G2 => Sum::G2(g2),
+                })
+            })?;
+            report_run(&mut line, gpu, &last);
+            (times, sum)
+        }
+    };
+    if sum != expected {
+        return Err(wrong(device));
+    }
+    describe(&mut line, device, times, bench.reps);
+    Ok(line)
+}
+
+fn report_run(line: &mut Value, gpu: &GpuDevice, report: &RunReport) {
+    line["phases"] = json!(phases(report));
+    line["submissions"] = json!(report.submissions);
+    line["slowest_submission_ms"] = json!(report.slowest_submission_ms);
+    line["overhead_ms"] = json!({
+        "reserve": report.reserve_ms, "staging": report.staging_ms,
+        "turn_wait": report.turn_wait_ms, "turn": report.turn_ms, "total": report.total_ms,
+    });
+    line["peak_vram"] = json!(gpu.memory().peak_in_use);
+}
+
+fn bench_ntt<C: GpuCurve>(bench: &Bench, device: &Device, log2: u32) -> Result<Value> {
+    let n = 1usize << log2;
+    let roots = RootConvention::Arkworks;
+    let no_domain = || Error::Usage(format!("{} has no domain of 2^{log2}", C::ID));
+    let domain = Domain::<C::Fr>::new(log2, roots).ok_or_else(no_domain)?;
+    let Device::Gpu(gpu) = device else {
+        return Err(Error::Usage(
+            "bench ntt measures a device: --device".to_owned(),
+        ));
+    };
+    let coefficients = make_scalars::<C::Fr>(Scalars::Uniform, n);
+    let bytes: Bytes = coefficients
+        .par_iter()
+        .flat_map_iter(|x| C::fr_montgomery(x).iter().flat_map(|l| l.to_le_bytes()))
+        .collect::<Vec<u8>>()
+        .into();
+    let options = RunOptions::default();
+    let tables = TransformTables::new::<C>(log2, roots, false).ok_or_else(no_domain)?;
+    let data = gpu.upload_resident(
+        &[
+            ("data", bytes),
+            ("roots", tables.stage_roots.clone()),
+            ("powers", tables.powers.low.clone()),
+            ("powers", tables.powers.high.clone()),
+        ],
+        &options,
+    )?;
+    let record = |download: bool| {
+        let mut rec = Recording::new();
+        let ids: Vec<_> = data.iter().map(|d| rec.resident("bench", d)).collect();
+        let buffers = groth16_gpu::ntt::TransformBuffers {
+            log_n: log2,
+            stage_roots: ids[1],
+            powers: groth16_gpu::ntt::PowerBuffers {
+                low_log: tables.powers.low_log,
+                low: ids[2],
+                high: ids[3],
+            },
+        };
+        let whole = rec.whole(ids[0]);
+        let order = Order::NaturalToReversed;
+        rec.phase("transform");
+        record_transform::<C>(&mut rec, &buffers, order, whole, whole, Finish::default());
+        if download {
+            for i in CHECKED {
+                let at = (i % n).reverse_bits() >> (usize::BITS - log2);
+                rec.download(BufferSlice {
+                    buffer: ids[0],
+                    offset: 32 * at as u64,
+                    size: 32,
+                });
+            }
+        }
+        rec
+    };
+    /// Indices of the values that are checked against the definition.
+    const CHECKED: [usize; 3] = [1, 12345, usize::MAX];
+    let output = gpu.run(&record(true), &options)?;
+    for (i, got) in CHECKED.iter().zip(&output.downloads) {
+        let x = domain.generator.pow([(i % n) as u64]);
+        const PART: usize = 1 << 14;
+        let value = coefficients
+            .par_chunks(PART)
+            .enumerate()
+            .map(|(k, part)| {
+                let inner = part.iter().rev().fold(C::Fr::zero(), |acc, c| acc * x + c);
+                inner * x.pow([(k * PART) as u64])
+            })
+            .reduce(C::Fr::zero, |a, b| a + b);
+        if C::fr_from_montgomery(got) != Some(value) {
+            return Err(wrong(device));
+        }
+    }
+    let rec = record(false);
+    let mut last = RunReport::default();
+    let mut device_ms = Vec::new();
+    let (times, ()) = time(bench.reps, || {
+        last = gpu.run(&rec, &options)?.report;
+        device_ms.extend(phases(&last).get("transform").copied());
+        Ok(())
+    })?;
+    device_ms.sort_by(f64::total_cmp);
+    let mut line = json!({
+        "bench": "ntt", "curve": C::ID.name(), "log2": log2, "direction": "forward", "order": "NR",
+        "device_ms": device_ms.get(device_ms.len() / 2),
+    });
+    report_run(&mut line, gpu, &last);
+    describe(&mut line, device, times, bench.reps);
+    Ok(line)
+}
+
+fn bench_prove<C: GpuCurve>(
+    bench: &Bench,
+    device: &Device,
+    log2: u32,
+    density: f64,
+) -> Result<Value> {
+    // The reduction adds rows for the public input: just below the power of two.
+    let constraints = (1usize << log2) - 4;
+    let (circuit, witness) = synthetic::circuit::<C>(constraints, density, 1);
+    let start = Instant::now();
+    let key = setup_insecure(&circuit)?;
+    let setup = start.elapsed();
+    drop(circuit);
+    let prover = Prover::new(device.clone());
+    let mut options = ProveOptions::default();
+    let cold = Instant::now();
+    // Verified before it is returned: the check of this bench.
+    prover.prove(&key, &witness, &options)?;
+    let cold = cold.elapsed();
+    options.self_verify = false;
+    let (times, (_, report)) = time(bench.reps, || prover.prove(&key, &witness, &options))?;
+    let phases: BTreeMap<&str, f64> = report
+        .phases
+        .iter()
+        .map(|p| (p.name.as_str(), p.device_ms.unwrap_or(p.wall_ms)))
+        .collect();
+    let ms = |d: Duration| d.as_secs_f64() * 1e3;
+    let mut line = json!({
+        "bench": "prove", "curve": C::ID.name(), "constraints": constraints, "density": density,
+        "setup_ms": ms(setup), "cold_ms": ms(cold), "warm_median_ms": times[0],
+        "phases": phases, "peak_vram": report.peak_arena_bytes, "peak_host": report.peak_host_bytes,
+    });
+    describe(&mut line, device, times, bench.reps);
+    Ok(line)
+}
