@@ -15,6 +15,5 @@ tool=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory"
 
 set -x
 "$tool" example "$folder"
-"$tool" inspect "$folder/circuit.zkey"
 "$tool" prove "$folder/circuit.zkey" "$folder/witness.wtns" "$folder/proof.json" "$folder/public.json" "$@"
 "$tool" verify "$folder/verification_key.json" "$folder/public.json" "$folder/proof.json"

@@ -1,6 +1,8 @@
-//! The wgpu executor on every software adapter of this machine (on GPUs too, with `--ignored`).
+//! The wgpu executor on every adapter found.
 //!
 //! Kernels are tiny ones of this file, so that what is tested is the executor alone.
+
+mod common;
 
 use groth16_gpu::bytes::Bytes;
 use groth16_gpu::curve::CurveId;
@@ -13,6 +15,7 @@ use groth16_gpu::device::{
 };
 use groth16_gpu::kernels::{Kernel, KernelSource, WordTier};
 use groth16_gpu::{Error, Result};
+use libtest_mimic::{Arguments, Trial};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
@@ -83,20 +86,46 @@ fn options() -> DeviceOptions {
 /// Tests that look at the whole process run alone.
 static ALONE: RwLock<()> = RwLock::new(());
 
-fn on_each(test: impl Fn(&DeviceInfo)) {
-    let _shared = ALONE.read().unwrap_or_else(|e| e.into_inner());
-    on_each_locked(test);
+/// A case: its name, whether it runs alone, and what it does with an adapter.
+type Case = (&'static str, bool, fn(&DeviceInfo));
+
+macro_rules! cases {
+    ($($f:ident),* ; alone $($g:ident),*) => {
+        [$((stringify!($f), false, $f as fn(&DeviceInfo)),)* $((stringify!($g), true, $g as fn(&DeviceInfo)),)*]
+    };
 }
 
-fn on_each_locked(test: impl Fn(&DeviceInfo)) {
-    let software: Vec<_> = Device::list().into_iter().filter(|d| d.software).collect();
-    if software.is_empty() {
-        eprintln!("no software adapter here: nothing tested");
+fn main() {
+    let cases: Vec<Case> = cases!(
+        a_recording_gives_what_the_host_computes, selection_finds_the_software_adapter, copies_and_clears_reach_every_word, p42_more_groups_than_one_dimension_has, p55_short_submissions_give_the_same, p56_five_thousand_dispatches, uploads_and_downloads_larger_than_staging, p65_eight_threads, p04_memory_is_not_reused_while_in_use, p11_budgets_give_a_result_or_a_typed_error, secrets_are_cleared_before_their_memory_is_reused, residents_stay_until_the_last_clone_goes, residents_of_another_device_are_refused, p16_a_lost_submission_is_noticed, p57_a_refused_pipeline_is_an_error, pipelines_are_remembered_and_a_damaged_memory_is_ignored, p66_waiting_does_not_keep_others_from_submitting, p64_after_a_panic_in_the_turn_the_next_run_works, a_lost_device_is_an_error_for_every_user, cancelling_ends_a_run_between_submissions, a_wait_past_its_limit_is_a_timeout_and_keeps_the_memory, reports_name_phases_and_times;
+        alone p41_far_end, p43_three_hundred_runs_take_no_more_memory
+    )
+    .into();
+    let adapters = Device::list();
+    let mut trials = Vec::new();
+    for info in &adapters {
+        let label = format!("{}/{}", common::short_name(info), info.tiers[0].name());
+        for (name, alone, case) in cases.clone() {
+            let info = info.clone();
+            trials.push(Trial::test(format!("{label}/{name}"), move || {
+                let (_shared, _alone);
+                if alone {
+                    _alone = ALONE.write().unwrap_or_else(|e| e.into_inner());
+                } else {
+                    _shared = ALONE.read().unwrap_or_else(|e| e.into_inner());
+                }
+                case(&info);
+                Ok(())
+            }));
+        }
     }
-    for info in software {
-        eprintln!("on {info}");
-        test(&info);
+    for short in common::missing(adapters.iter()) {
+        for (name, ..) in &cases {
+            let name = format!("{short}/missing/{name}");
+            trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
+        }
     }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit()
 }
 
 fn open(info: &DeviceInfo, options: &DeviceOptions) -> Arc<GpuDevice> {
@@ -163,514 +192,448 @@ fn check_chain(gpu: &GpuDevice, n: u32, seed: u32, rounds: u32) {
     assert!(run(gpu, &r).unwrap() == expected, "{n} words, seed {seed}");
 }
 
-#[test]
-fn a_recording_gives_what_the_host_computes() {
-    on_each(|info| {
-        for checked_shaders in [false, true] {
-            let options = DeviceOptions {
-                checked_shaders,
-                ..options()
-            };
-            let gpu = open(info, &options);
-            for n in [1, 3, 63, 64, 65, 1000, 100_000] {
-                check_chain(&gpu, n, n, 5);
-            }
-            assert_eq!(gpu.memory().in_use, 0);
-        }
-    });
-}
-
-#[test]
-fn selection_finds_the_software_adapter() {
-    on_each(|info| {
-        let by_name = DeviceSelector::Name(info.name.clone());
-        for selector in [DeviceSelector::Index(info.index), by_name] {
-            let device = Device::open_with(&selector, &options()).unwrap();
-            assert_eq!(device.gpu().unwrap().info(), info);
-        }
-        let wide = info.tiers.contains(&WordTier::U64);
-        let forced = DeviceOptions {
-            word_tier: Some(WordTier::U64),
+fn a_recording_gives_what_the_host_computes(info: &DeviceInfo) {
+    for checked_shaders in [false, true] {
+        let options = DeviceOptions {
+            checked_shaders,
             ..options()
         };
-        match GpuDevice::open(info, &forced) {
-            Ok(gpu) => assert!(wide && gpu.tier() == WordTier::U64),
-            Err(error) => assert!(!wide && error.class() == "usage"),
+        let gpu = open(info, &options);
+        for n in [1, 3, 63, 64, 65, 1000, 100_000] {
+            check_chain(&gpu, n, n, 5);
         }
-    });
+        assert_eq!(gpu.memory().in_use, 0);
+    }
 }
 
-#[test]
-fn copies_and_clears_reach_every_word() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        let data = numbers(5000, 1);
-        let mut r = Recording::new();
-        let a = r.transient("a", 20_000);
-        let b = r.transient("b", 20_000);
-        let part = |buffer: BufferId, first: u64, count: u64| BufferSlice {
-            buffer,
-            offset: first * 4,
-            size: count * 4,
-        };
-        r.upload(r.whole(a), words(&data));
-        r.clear(r.whole(b));
-        // Odd offsets, across buffers and inside one.
-        r.copy(part(a, 3, 2047), part(b, 1001, 2047));
-        r.copy(part(b, 1001, 900), part(b, 1, 900));
-        r.clear(part(b, 5, 1));
-        let id = r.download(part(b, 0, 5000));
-        assert_eq!(id, DownloadId(0));
-        let mut expected = vec![0; 5000];
-        expected[1001..3048].copy_from_slice(&data[3..2050]);
-        expected[1..901].copy_from_slice(&data[3..903]);
-        expected[5] = 0;
-        assert!(run(&gpu, &r).unwrap() == expected);
-    });
+fn selection_finds_the_software_adapter(info: &DeviceInfo) {
+    let by_name = DeviceSelector::Name(info.name.clone());
+    for selector in [DeviceSelector::Index(info.index), by_name] {
+        let device = Device::open_with(&selector, &options()).unwrap();
+        assert_eq!(device.gpu().unwrap().info(), info);
+    }
+    let wide = info.tiers.contains(&WordTier::U64);
+    let forced = DeviceOptions {
+        word_tier: Some(WordTier::U64),
+        ..options()
+    };
+    match GpuDevice::open(info, &forced) {
+        Ok(gpu) => assert!(wide && gpu.tier() == WordTier::U64),
+        Err(error) => assert!(!wide && error.class() == "usage"),
+    }
 }
 
-#[test]
-fn p42_more_groups_than_one_dimension_has() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        for n in [65_535 * LANES, 65_535 * LANES + 1] {
-            check_chain(&gpu, n, 7, 2);
-        }
-    });
+fn copies_and_clears_reach_every_word(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    let data = numbers(5000, 1);
+    let mut r = Recording::new();
+    let a = r.transient("a", 20_000);
+    let b = r.transient("b", 20_000);
+    let part = |buffer: BufferId, first: u64, count: u64| BufferSlice {
+        buffer,
+        offset: first * 4,
+        size: count * 4,
+    };
+    r.upload(r.whole(a), words(&data));
+    r.clear(r.whole(b));
+    // Odd offsets, across buffers and inside one.
+    r.copy(part(a, 3, 2047), part(b, 1001, 2047));
+    r.copy(part(b, 1001, 900), part(b, 1, 900));
+    r.clear(part(b, 5, 1));
+    let id = r.download(part(b, 0, 5000));
+    assert_eq!(id, DownloadId(0));
+    let mut expected = vec![0; 5000];
+    expected[1001..3048].copy_from_slice(&data[3..2050]);
+    expected[1..901].copy_from_slice(&data[3..903]);
+    expected[5] = 0;
+    assert!(run(&gpu, &r).unwrap() == expected);
 }
 
-#[test]
-fn p55_short_submissions_give_the_same() {
-    on_each(|info| {
-        let short = DeviceOptions {
-            submission: Duration::from_millis(1),
-            ..options()
-        };
-        let gpu = open(info, &short);
-        let (r, expected) = chain(50_000, 3, 4, 20);
-        let output = gpu.run(&r, &RunOptions::default()).unwrap();
-        assert!(from_bytes(&output.downloads[0]) == expected);
-        assert!(output.report.submissions > 8, "{:?}", output.report);
-    });
+fn p42_more_groups_than_one_dimension_has(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    for n in [65_535 * LANES, 65_535 * LANES + 1] {
+        check_chain(&gpu, n, 7, 2);
+    }
 }
 
-#[test]
-fn p56_five_thousand_dispatches() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        check_chain(&gpu, 200, 9, 5000);
-    });
+fn p55_short_submissions_give_the_same(info: &DeviceInfo) {
+    let short = DeviceOptions {
+        submission: Duration::from_millis(1),
+        ..options()
+    };
+    let gpu = open(info, &short);
+    let (r, expected) = chain(50_000, 3, 4, 20);
+    let output = gpu.run(&r, &RunOptions::default()).unwrap();
+    assert!(from_bytes(&output.downloads[0]) == expected);
+    assert!(output.report.submissions > 8, "{:?}", output.report);
 }
 
-#[test]
-fn uploads_and_downloads_larger_than_staging() {
-    on_each(|info| {
-        let small = DeviceOptions {
-            vram_limit: Some(12 << 20),
-            ..options()
-        };
-        let gpu = open(info, &small);
-        check_chain(&gpu, 1_300_000, 5, 1);
-        let report = gpu.memory();
-        assert!(report.staging < 10 << 20, "{report:?}");
-    });
+fn p56_five_thousand_dispatches(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    check_chain(&gpu, 200, 9, 5000);
 }
 
-#[test]
-fn p65_eight_threads() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        std::thread::scope(|scope| {
-            for t in 0..8 {
-                let gpu = &gpu;
-                scope.spawn(move || {
-                    for i in 0..20 {
-                        check_chain(gpu, 1000 + 777 * t + i, t * 100 + i, 3 + t % 3);
-                    }
-                });
-            }
-        });
-        let report = gpu.memory();
-        assert_eq!((report.in_use, report.held, report.waiting), (0, 0, 0));
-    });
+fn uploads_and_downloads_larger_than_staging(info: &DeviceInfo) {
+    let small = DeviceOptions {
+        vram_limit: Some(12 << 20),
+        ..options()
+    };
+    let gpu = open(info, &small);
+    check_chain(&gpu, 1_300_000, 5, 1);
+    let report = gpu.memory();
+    assert!(report.staging < 10 << 20, "{report:?}");
 }
 
-#[test]
-fn p04_memory_is_not_reused_while_in_use() {
-    on_each(|info| {
-        // Room for two runs at a time; each fills its memory with a pattern first.
-        let tight = DeviceOptions {
-            vram_limit: Some(200 << 10),
-            ..options()
-        };
-        let gpu = open(info, &tight);
-        std::thread::scope(|scope| {
-            for t in 0..4 {
-                let gpu = &gpu;
-                scope.spawn(move || (0..25).for_each(|i| check_chain(gpu, 10_000, t * 31 + i, 2)));
-            }
-        });
-        let mut unwritten = Recording::new();
-        let b = unwritten.transient("b", 4096);
-        unwritten.download(unwritten.whole(b));
-        let seen = run(&gpu, &unwritten).unwrap();
-        assert!(seen.iter().all(|&w| w == 0xdead_beef));
-    });
-}
-
-#[test]
-fn p11_budgets_give_a_result_or_a_typed_error() {
-    on_each(|info| {
-        let (r, expected) = chain(30_000, 1, 2, 0);
-        let mut outcomes = Vec::new();
-        for budget in [
-            1 << 20,
-            300 << 10,
-            241 << 10,
-            200 << 10,
-            64 << 10,
-            4096,
-            256,
-        ] {
-            let options = DeviceOptions {
-                vram_limit: Some(budget),
-                ..options()
-            };
-            match run(&open(info, &options), &r) {
-                Ok(result) => {
-                    assert!(result == expected);
-                    outcomes.push(true);
+fn p65_eight_threads(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    std::thread::scope(|scope| {
+        for t in 0..8 {
+            let gpu = &gpu;
+            scope.spawn(move || {
+                for i in 0..20 {
+                    check_chain(gpu, 1000 + 777 * t + i, t * 100 + i, 3 + t % 3);
                 }
-                Err(Error::OutOfMemory {
-                    needed, available, ..
-                }) => {
-                    assert!(needed > available && available <= budget);
-                    outcomes.push(false);
-                }
-                Err(other) => panic!("{budget}: {other}"),
-            }
+            });
         }
-        assert_eq!(outcomes, [true, true, true, false, false, false, false]);
     });
+    let report = gpu.memory();
+    assert_eq!((report.in_use, report.held, report.waiting), (0, 0, 0));
 }
 
-#[test]
-fn secrets_are_cleared_before_their_memory_is_reused() {
-    on_each(|info| {
-        let plain = DeviceOptions {
-            poison: false,
+fn p04_memory_is_not_reused_while_in_use(info: &DeviceInfo) {
+    // Room for two runs at a time; each fills its memory with a pattern first.
+    let tight = DeviceOptions {
+        vram_limit: Some(200 << 10),
+        ..options()
+    };
+    let gpu = open(info, &tight);
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let gpu = &gpu;
+            scope.spawn(move || (0..25).for_each(|i| check_chain(gpu, 10_000, t * 31 + i, 2)));
+        }
+    });
+    let mut unwritten = Recording::new();
+    let b = unwritten.transient("b", 4096);
+    unwritten.download(unwritten.whole(b));
+    let seen = run(&gpu, &unwritten).unwrap();
+    assert!(seen.iter().all(|&w| w == 0xdead_beef));
+}
+
+fn p11_budgets_give_a_result_or_a_typed_error(info: &DeviceInfo) {
+    let (r, expected) = chain(30_000, 1, 2, 0);
+    let mut outcomes = Vec::new();
+    for budget in [
+        1 << 20,
+        300 << 10,
+        241 << 10,
+        200 << 10,
+        64 << 10,
+        4096,
+        256,
+    ] {
+        let options = DeviceOptions {
+            vram_limit: Some(budget),
             ..options()
         };
-        let gpu = open(info, &plain);
-        let data = numbers(3000, 4);
-        let mut peek = Recording::new();
-        let b = peek.transient("peek", 12_000);
-        peek.download(peek.whole(b));
-        for secret in [false, true] {
-            let mut r = Recording::new();
-            let id = match secret {
-                true => r.secret("b", 12_000),
-                false => r.transient("b", 12_000),
-            };
-            r.upload(r.whole(id), words(&data));
-            gpu.run(&r, &RunOptions::default()).unwrap();
-            let seen = run(&gpu, &peek).unwrap();
-            match secret {
-                // Shows that `peek` looks at the same memory.
-                false => assert!(seen == data),
-                true => assert!(seen.iter().all(|&w| w == 0)),
+        match run(&open(info, &options), &r) {
+            Ok(result) => {
+                assert!(result == expected);
+                outcomes.push(true);
             }
+            Err(Error::OutOfMemory {
+                needed, available, ..
+            }) => {
+                assert!(needed > available && available <= budget);
+                outcomes.push(false);
+            }
+            Err(other) => panic!("{budget}: {other}"),
         }
-        // A run that fails half-way clears as well.
+    }
+    assert_eq!(outcomes, [true, true, true, false, false, false, false]);
+}
+
+fn secrets_are_cleared_before_their_memory_is_reused(info: &DeviceInfo) {
+    let plain = DeviceOptions {
+        poison: false,
+        ..options()
+    };
+    let gpu = open(info, &plain);
+    let data = numbers(3000, 4);
+    let mut peek = Recording::new();
+    let b = peek.transient("peek", 12_000);
+    peek.download(peek.whole(b));
+    for secret in [false, true] {
         let mut r = Recording::new();
-        let id = r.secret("b", 12_000);
+        let id = match secret {
+            true => r.secret("b", 12_000),
+            false => r.transient("b", 12_000),
+        };
         r.upload(r.whole(id), words(&data));
-        (0..600).for_each(|_| r.dispatch(step(r.whole(id), r.whole(id), 1, 0)));
-        gpu.inject_fault(Fault::LoseSubmission(1));
-        assert!(gpu.run(&r, &RunOptions::default()).is_err());
-        assert!(run(&gpu, &peek).unwrap().iter().all(|&w| w == 0));
-    });
+        gpu.run(&r, &RunOptions::default()).unwrap();
+        let seen = run(&gpu, &peek).unwrap();
+        match secret {
+            // Shows that `peek` looks at the same memory.
+            false => assert!(seen == data),
+            true => assert!(seen.iter().all(|&w| w == 0)),
+        }
+    }
+    // A run that fails half-way clears as well.
+    let mut r = Recording::new();
+    let id = r.secret("b", 12_000);
+    r.upload(r.whole(id), words(&data));
+    (0..600).for_each(|_| r.dispatch(step(r.whole(id), r.whole(id), 1, 0)));
+    gpu.inject_fault(Fault::LoseSubmission(1));
+    assert!(gpu.run(&r, &RunOptions::default()).is_err());
+    assert!(run(&gpu, &peek).unwrap().iter().all(|&w| w == 0));
 }
 
-#[test]
-fn residents_stay_until_the_last_clone_goes() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        let data = numbers(1_000_000, 8);
-        let odd: Bytes = vec![1, 2, 3, 4, 5].into();
-        let resident = gpu
-            .upload_resident(
-                &[("key", words(&data)), ("odd", odd)],
-                &RunOptions::default(),
-            )
-            .unwrap();
-        assert_eq!(resident[1].size(), 8);
-        let mut r = Recording::new();
-        let key = r.resident("key", &resident[0]);
-        let copy = r.transient("copy", 4_000_000);
-        r.clear(r.whole(copy));
-        r.dispatch(step(r.whole(key), r.whole(copy), 1_000_000, 0));
-        r.download(r.whole(copy));
-        let tail = r.resident("odd", &resident[1]);
-        r.download(r.whole(tail));
-        for _ in 0..3 {
-            let output = gpu.run(&r, &RunOptions::default()).unwrap();
-            assert!(from_bytes(&output.downloads[0]) == data);
-            assert_eq!(output.downloads[1], [1, 2, 3, 4, 5, 0, 0, 0]);
+fn residents_stay_until_the_last_clone_goes(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    let data = numbers(1_000_000, 8);
+    let odd: Bytes = vec![1, 2, 3, 4, 5].into();
+    let resident = gpu
+        .upload_resident(
+            &[("key", words(&data)), ("odd", odd)],
+            &RunOptions::default(),
+        )
+        .unwrap();
+    assert_eq!(resident[1].size(), 8);
+    let mut r = Recording::new();
+    let key = r.resident("key", &resident[0]);
+    let copy = r.transient("copy", 4_000_000);
+    r.clear(r.whole(copy));
+    r.dispatch(step(r.whole(key), r.whole(copy), 1_000_000, 0));
+    r.download(r.whole(copy));
+    let tail = r.resident("odd", &resident[1]);
+    r.download(r.whole(tail));
+    for _ in 0..3 {
+        let output = gpu.run(&r, &RunOptions::default()).unwrap();
+        assert!(from_bytes(&output.downloads[0]) == data);
+        assert_eq!(output.downloads[1], [1, 2, 3, 4, 5, 0, 0, 0]);
+    }
+    drop(resident);
+    assert!(gpu.memory().resident > 4_000_000);
+    drop(r);
+    assert_eq!((gpu.memory().resident, gpu.memory().in_use), (0, 0));
+    // More than there is room for, also in pieces.
+    let piece: Bytes = vec![0u8; 30 << 20].into();
+    let three = [
+        ("k", piece.clone()),
+        ("k", piece.clone()),
+        ("k", piece.clone()),
+    ];
+    let error = gpu.upload_resident(&three, &RunOptions::default());
+    assert_eq!(error.unwrap_err().class(), "out_of_memory");
+    assert_eq!(gpu.memory().in_use, 0);
+    assert!(
+        gpu.upload_resident(&three[..1], &RunOptions::default())
+            .is_ok()
+    );
+}
+
+fn residents_of_another_device_are_refused(info: &DeviceInfo) {
+    let (one, other) = (open(info, &options()), open(info, &options()));
+    let key = one
+        .upload_resident(&[("key", words(&[1, 2, 3]))], &RunOptions::default())
+        .unwrap();
+    let mut r = Recording::new();
+    let id = r.resident("key", &key[0]);
+    r.download(r.whole(id));
+    assert_eq!(run(&one, &r).unwrap(), [1, 2, 3]);
+    assert_eq!(run(&other, &r).unwrap_err().class(), "usage");
+}
+
+fn p16_a_lost_submission_is_noticed(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    gpu.inject_fault(Fault::LoseSubmission(0));
+    let data = words(&numbers(1000, 2));
+    let lost = gpu.upload_resident(&[("key", data.clone())], &RunOptions::default());
+    assert_eq!(lost.unwrap_err().class(), "device_fault");
+    assert_eq!(gpu.memory().in_use, 0);
+    assert!(
+        gpu.upload_resident(&[("key", data)], &RunOptions::default())
+            .is_ok()
+    );
+    let (r, expected) = chain(1000, 6, 1500, 0);
+    for lost in [0, 2, 5] {
+        gpu.inject_fault(Fault::LoseSubmission(lost));
+        assert_eq!(run(&gpu, &r).unwrap_err().class(), "device_fault");
+        assert!(run(&gpu, &r).unwrap() == expected);
+    }
+}
+
+fn p57_a_refused_pipeline_is_an_error(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    let (mut r, _) = chain(100, 1, 1, 0);
+    let dst = r.whole(BufferId(1));
+    let mut broken = step(dst, dst, 100, 0);
+    broken.curve = CurveId::Bn254;
+    r.dispatch(broken);
+    for _ in 0..2 {
+        let error = run(&gpu, &r).unwrap_err();
+        assert_eq!(error.class(), "device_fault");
+        assert!(error.to_string().contains("step"), "{error}");
+    }
+    let all = [
+        (Kernel::FieldOpsFq, CurveId::Bls12_381),
+        (Kernel::FieldOpsFq, CurveId::Bn254),
+    ];
+    assert!(gpu.precompile(&all, &|_| {}).is_err());
+    check_chain(&gpu, 100, 1, 1);
+}
+
+fn pipelines_are_remembered_and_a_damaged_memory_is_ignored(info: &DeviceInfo) {
+    let folder = tempfile::tempdir().unwrap();
+    let remembering = DeviceOptions {
+        cache: CacheFolder::At(folder.path().to_owned()),
+        ..options()
+    };
+    let files = || -> Vec<_> {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        entries.map(|e| e.unwrap().path()).collect()
+    };
+    check_chain(&open(info, &remembering), 100, 1, 1);
+    if files().is_empty() {
+        eprintln!("{info} remembers no pipelines");
+        return;
+    }
+    assert_eq!(files().len(), 1);
+    check_chain(&open(info, &remembering), 100, 1, 1);
+    std::fs::write(&files()[0], b"damaged").unwrap();
+    check_chain(&open(info, &remembering), 100, 1, 1);
+    // And one that can not be written is no obstacle.
+    let file = files().remove(0);
+    let nowhere = DeviceOptions {
+        cache: CacheFolder::At(file.join("not a folder")),
+        ..options()
+    };
+    check_chain(&open(info, &nowhere), 100, 1, 1);
+}
+
+fn p66_waiting_does_not_keep_others_from_submitting(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    // One long submission that is waited for outside the turn.
+    let (mut long, expected) = chain(50_000, 1, 10, 400);
+    long.commands.iter_mut().for_each(|c| {
+        if let Command::Dispatch(d) = c {
+            d.work_per_group = 1;
         }
-        drop(resident);
-        assert!(gpu.memory().resident > 4_000_000);
-        drop(r);
-        assert_eq!((gpu.memory().resident, gpu.memory().in_use), (0, 0));
-        // More than there is room for, also in pieces.
-        let piece: Bytes = vec![0u8; 30 << 20].into();
-        let three = [
-            ("k", piece.clone()),
-            ("k", piece.clone()),
-            ("k", piece.clone()),
-        ];
-        let error = gpu.upload_resident(&three, &RunOptions::default());
-        assert_eq!(error.unwrap_err().class(), "out_of_memory");
-        assert_eq!(gpu.memory().in_use, 0);
-        assert!(
-            gpu.upload_resident(&three[..1], &RunOptions::default())
-                .is_ok()
+    });
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&gpu, &long).unwrap());
+        std::thread::sleep(Duration::from_millis(30));
+        let (short, short_expected) = chain(100, 2, 2, 0);
+        let output = gpu.run(&short, &RunOptions::default()).unwrap();
+        assert!(from_bytes(&output.downloads[0]) == short_expected);
+        let report = output.report;
+        eprintln!(
+            "turn after {:.2} ms, submitted after {:.1} ms, done after {:.1} ms",
+            report.turn_wait_ms,
+            report.turn_wait_ms + report.turn_ms,
+            report.total_ms
         );
+        // lavapipe's own submit waits for the submission before; no lock of this crate does.
+        assert!(report.reserve_ms + report.turn_wait_ms < 20.0, "{report:?}");
+        assert!(waiting.join().unwrap() == expected);
     });
 }
 
-#[test]
-fn residents_of_another_device_are_refused() {
-    on_each(|info| {
-        let (one, other) = (open(info, &options()), open(info, &options()));
-        let key = one
-            .upload_resident(&[("key", words(&[1, 2, 3]))], &RunOptions::default())
-            .unwrap();
-        let mut r = Recording::new();
-        let id = r.resident("key", &key[0]);
-        r.download(r.whole(id));
-        assert_eq!(run(&one, &r).unwrap(), [1, 2, 3]);
-        assert_eq!(run(&other, &r).unwrap_err().class(), "usage");
-    });
+fn p64_after_a_panic_in_the_turn_the_next_run_works(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    let (r, expected) = chain(1000, 6, 1500, 0);
+    for at in [0, 3] {
+        gpu.inject_fault(Fault::Panic(at));
+        let panicked = std::thread::scope(|s| s.spawn(|| run(&gpu, &r)).join());
+        assert!(panicked.is_err());
+        assert!(run(&gpu, &r).unwrap() == expected);
+        assert_eq!((gpu.memory().in_use, gpu.memory().held), (0, 0));
+    }
 }
 
-#[test]
-fn p16_a_lost_submission_is_noticed() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        gpu.inject_fault(Fault::LoseSubmission(0));
-        let data = words(&numbers(1000, 2));
-        let lost = gpu.upload_resident(&[("key", data.clone())], &RunOptions::default());
-        assert_eq!(lost.unwrap_err().class(), "device_fault");
-        assert_eq!(gpu.memory().in_use, 0);
-        assert!(
-            gpu.upload_resident(&[("key", data)], &RunOptions::default())
-                .is_ok()
-        );
-        let (r, expected) = chain(1000, 6, 1500, 0);
-        for lost in [0, 2, 5] {
-            gpu.inject_fault(Fault::LoseSubmission(lost));
-            assert_eq!(run(&gpu, &r).unwrap_err().class(), "device_fault");
-            assert!(run(&gpu, &r).unwrap() == expected);
+fn a_lost_device_is_an_error_for_every_user(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    check_chain(&gpu, 100, 1, 1);
+    gpu.lose_device();
+    for _ in 0..2 {
+        let (r, _) = chain(100, 1, 1, 0);
+        assert_eq!(run(&gpu, &r).unwrap_err().class(), "device_fault");
+    }
+    check_chain(&open(info, &options()), 100, 1, 1);
+}
+
+fn cancelling_ends_a_run_between_submissions(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    let (r, _) = chain(20_000, 1, 4000, 200);
+    let cancel = CancelToken::new();
+    let options = RunOptions {
+        cancel: Some(cancel.clone()),
+        ..Default::default()
+    };
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| gpu.run(&r, &options));
+        std::thread::sleep(Duration::from_millis(300));
+        cancel.cancel();
+        assert_eq!(running.join().unwrap().unwrap_err().class(), "cancelled");
+    });
+    eprintln!("cancelled after {:?}", start.elapsed());
+    assert_eq!(gpu.memory().in_use, 0);
+    check_chain(&gpu, 100, 1, 1);
+}
+
+fn a_wait_past_its_limit_is_a_timeout_and_keeps_the_memory(info: &DeviceInfo) {
+    let hasty = DeviceOptions {
+        timeout: Duration::from_millis(1),
+        submission: Duration::from_secs(20),
+        ..options()
+    };
+    let gpu = open(info, &hasty);
+    let (mut r, _) = chain(50_000, 1, 20, 2000);
+    r.commands.iter_mut().for_each(|c| {
+        if let Command::Dispatch(d) = c {
+            d.work_per_group = 1;
         }
     });
+    assert_eq!(run(&gpu, &r).unwrap_err().class(), "timeout");
+    // The device still works on it, so its memory is not free yet; later it is.
+    let start = Instant::now();
+    assert!(gpu.memory().in_use > 0);
+    let mut small = Recording::new();
+    let b = small.transient("b", 4);
+    small.clear(small.whole(b));
+    while gpu.memory().in_use > 0 {
+        let _ = gpu.run(&small, &RunOptions::default());
+        assert!(start.elapsed() < Duration::from_secs(120));
+    }
 }
 
-#[test]
-fn p57_a_refused_pipeline_is_an_error() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        let (mut r, _) = chain(100, 1, 1, 0);
-        let dst = r.whole(BufferId(1));
-        let mut broken = step(dst, dst, 100, 0);
-        broken.curve = CurveId::Bn254;
-        r.dispatch(broken);
-        for _ in 0..2 {
-            let error = run(&gpu, &r).unwrap_err();
-            assert_eq!(error.class(), "device_fault");
-            assert!(error.to_string().contains("step"), "{error}");
-        }
-        let all = [
-            (Kernel::FieldOpsFq, CurveId::Bls12_381),
-            (Kernel::FieldOpsFq, CurveId::Bn254),
-        ];
-        assert!(gpu.precompile(&all, &|_| {}).is_err());
-        check_chain(&gpu, 100, 1, 1);
-    });
-}
-
-#[test]
-fn pipelines_are_remembered_and_a_damaged_memory_is_ignored() {
-    on_each(|info| {
-        let folder = tempfile::tempdir().unwrap();
-        let remembering = DeviceOptions {
-            cache: CacheFolder::At(folder.path().to_owned()),
-            ..options()
-        };
-        let files = || -> Vec<_> {
-            let entries = std::fs::read_dir(folder.path()).unwrap();
-            entries.map(|e| e.unwrap().path()).collect()
-        };
-        check_chain(&open(info, &remembering), 100, 1, 1);
-        if files().is_empty() {
-            eprintln!("{info} remembers no pipelines");
-            return;
-        }
-        assert_eq!(files().len(), 1);
-        check_chain(&open(info, &remembering), 100, 1, 1);
-        std::fs::write(&files()[0], b"damaged").unwrap();
-        check_chain(&open(info, &remembering), 100, 1, 1);
-        // And one that can not be written is no obstacle.
-        let file = files().remove(0);
-        let nowhere = DeviceOptions {
-            cache: CacheFolder::At(file.join("not a folder")),
-            ..options()
-        };
-        check_chain(&open(info, &nowhere), 100, 1, 1);
-    });
-}
-
-#[test]
-fn p66_waiting_does_not_keep_others_from_submitting() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        // One long submission that is waited for outside the turn.
-        let (mut long, expected) = chain(50_000, 1, 10, 400);
-        long.commands.iter_mut().for_each(|c| {
-            if let Command::Dispatch(d) = c {
-                d.work_per_group = 1;
-            }
-        });
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| run(&gpu, &long).unwrap());
-            std::thread::sleep(Duration::from_millis(30));
-            let (short, short_expected) = chain(100, 2, 2, 0);
-            let output = gpu.run(&short, &RunOptions::default()).unwrap();
-            assert!(from_bytes(&output.downloads[0]) == short_expected);
-            let report = output.report;
-            eprintln!(
-                "turn after {:.2} ms, submitted after {:.1} ms, done after {:.1} ms",
-                report.turn_wait_ms,
-                report.turn_wait_ms + report.turn_ms,
-                report.total_ms
-            );
-            // lavapipe's own submit waits for the submission before; no lock of this crate does.
-            assert!(report.reserve_ms + report.turn_wait_ms < 20.0, "{report:?}");
-            assert!(waiting.join().unwrap() == expected);
-        });
-    });
-}
-
-#[test]
-fn p64_after_a_panic_in_the_turn_the_next_run_works() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        let (r, expected) = chain(1000, 6, 1500, 0);
-        for at in [0, 3] {
-            gpu.inject_fault(Fault::Panic(at));
-            let panicked = std::thread::scope(|s| s.spawn(|| run(&gpu, &r)).join());
-            assert!(panicked.is_err());
-            assert!(run(&gpu, &r).unwrap() == expected);
-            assert_eq!((gpu.memory().in_use, gpu.memory().held), (0, 0));
-        }
-    });
-}
-
-#[test]
-fn a_lost_device_is_an_error_for_every_user() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        check_chain(&gpu, 100, 1, 1);
-        gpu.lose_device();
-        for _ in 0..2 {
-            let (r, _) = chain(100, 1, 1, 0);
-            assert_eq!(run(&gpu, &r).unwrap_err().class(), "device_fault");
-        }
-        check_chain(&open(info, &options()), 100, 1, 1);
-    });
-}
-
-#[test]
-fn cancelling_ends_a_run_between_submissions() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        let (r, _) = chain(20_000, 1, 4000, 200);
-        let cancel = CancelToken::new();
-        let options = RunOptions {
-            cancel: Some(cancel.clone()),
-            ..Default::default()
-        };
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            let running = scope.spawn(|| gpu.run(&r, &options));
-            std::thread::sleep(Duration::from_millis(300));
-            cancel.cancel();
-            assert_eq!(running.join().unwrap().unwrap_err().class(), "cancelled");
-        });
-        eprintln!("cancelled after {:?}", start.elapsed());
-        assert_eq!(gpu.memory().in_use, 0);
-        check_chain(&gpu, 100, 1, 1);
-    });
-}
-
-#[test]
-fn a_wait_past_its_limit_is_a_timeout_and_keeps_the_memory() {
-    on_each(|info| {
-        let hasty = DeviceOptions {
-            timeout: Duration::from_millis(1),
-            submission: Duration::from_secs(20),
-            ..options()
-        };
-        let gpu = open(info, &hasty);
-        let (mut r, _) = chain(50_000, 1, 20, 2000);
-        r.commands.iter_mut().for_each(|c| {
-            if let Command::Dispatch(d) = c {
-                d.work_per_group = 1;
-            }
-        });
-        assert_eq!(run(&gpu, &r).unwrap_err().class(), "timeout");
-        // The device still works on it, so its memory is not free yet; later it is.
-        let start = Instant::now();
-        assert!(gpu.memory().in_use > 0);
-        let mut small = Recording::new();
-        let b = small.transient("b", 4);
-        small.clear(small.whole(b));
-        while gpu.memory().in_use > 0 {
-            let _ = gpu.run(&small, &RunOptions::default());
-            assert!(start.elapsed() < Duration::from_secs(120));
-        }
-    });
-}
-
-#[test]
-fn reports_name_phases_and_times() {
-    on_each(|info| {
-        let gpu = open(info, &options());
-        let (r, _) = chain(50_000, 3, 20, 20);
-        let seen = Arc::new(RwLock::new(Vec::new()));
-        let sink = seen.clone();
-        let options = RunOptions {
-            progress: Some(Arc::new(move |share| sink.write().unwrap().push(share))),
-            ..Default::default()
-        };
-        let report = gpu.run(&r, &options).unwrap().report;
-        let names: Vec<_> = report.phases.iter().map(|p| p.name).collect();
-        assert_eq!(names, ["start", "upload", "steps", "download"]);
-        let steps = &report.phases[2];
-        assert!(steps.wall_ms > 0.0 && steps.end_ms > steps.start_ms);
-        if let Some(device) = steps.device_ms {
-            assert!(device > 0.0 && device < report.total_ms * 1.1, "{report:?}");
-        }
-        assert!(report.slowest_submission_ms <= report.total_ms);
-        assert_eq!(report.uploaded_bytes, 400_000);
-        assert_eq!(report.downloaded_bytes, 200_000);
-        let seen = seen.read().unwrap();
-        assert!(
-            seen.is_sorted() && seen.last().is_some_and(|&s| s > 0.9),
-            "{seen:?}"
-        );
-        eprintln!("{}", serde_json::to_string(&report).unwrap());
-    });
+fn reports_name_phases_and_times(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    let (r, _) = chain(50_000, 3, 20, 20);
+    let seen = Arc::new(RwLock::new(Vec::new()));
+    let sink = seen.clone();
+    let options = RunOptions {
+        progress: Some(Arc::new(move |share| sink.write().unwrap().push(share))),
+        ..Default::default()
+    };
+    let report = gpu.run(&r, &options).unwrap().report;
+    let names: Vec<_> = report.phases.iter().map(|p| p.name).collect();
+    assert_eq!(names, ["start", "upload", "steps", "download"]);
+    let steps = &report.phases[2];
+    assert!(steps.wall_ms > 0.0 && steps.end_ms > steps.start_ms);
+    if let Some(device) = steps.device_ms {
+        assert!(device > 0.0 && device < report.total_ms * 1.1, "{report:?}");
+    }
+    assert!(report.slowest_submission_ms <= report.total_ms);
+    assert_eq!(report.uploaded_bytes, 400_000);
+    assert_eq!(report.downloaded_bytes, 200_000);
+    let seen = seen.read().unwrap();
+    assert!(
+        seen.is_sorted() && seen.last().is_some_and(|&s| s > 0.9),
+        "{seen:?}"
+    );
+    eprintln!("{}", serde_json::to_string(&report).unwrap());
 }
 
 /// Resident memory of this process, in bytes.
@@ -680,24 +643,20 @@ fn resident_set() -> Option<u64> {
     Some(pages * 4096)
 }
 
-#[test]
-fn p43_three_hundred_runs_take_no_more_memory() {
-    let _alone = ALONE.write().unwrap_or_else(|e| e.into_inner());
-    on_each_locked(|info| {
-        let gpu = open(info, &options());
-        let go = |count: u32| (0..count).for_each(|i| check_chain(&gpu, 20_000, i, 3));
-        go(50);
-        let (arena, host) = (gpu.memory(), resident_set());
-        go(300);
-        assert_eq!(gpu.memory(), arena);
-        if let (Some(before), Some(after)) = (host, resident_set()) {
-            eprintln!("{} KiB more", after.saturating_sub(before) >> 10);
-            assert!(
-                after.saturating_sub(before) < 8 << 20,
-                "{before} -> {after}"
-            );
-        }
-    });
+fn p43_three_hundred_runs_take_no_more_memory(info: &DeviceInfo) {
+    let gpu = open(info, &options());
+    let go = |count: u32| (0..count).for_each(|i| check_chain(&gpu, 20_000, i, 3));
+    go(50);
+    let (arena, host) = (gpu.memory(), resident_set());
+    go(300);
+    assert_eq!(gpu.memory(), arena);
+    if let (Some(before), Some(after)) = (host, resident_set()) {
+        eprintln!("{} KiB more", after.saturating_sub(before) >> 10);
+        assert!(
+            after.saturating_sub(before) < 8 << 20,
+            "{before} -> {after}"
+        );
+    }
 }
 
 /// The last words of the largest binding are where a driver with a limit below goes wrong.
@@ -738,18 +697,4 @@ fn p41_far_end(info: &DeviceInfo) {
     assert!(from_bytes(&output.downloads[0]) == data);
     assert!(output.downloads[1].iter().all(|&b| b == 0));
     eprintln!("{info}: {max} bytes in one binding, {:?}", start.elapsed());
-}
-
-/// As the first test, on every adapter, GPUs included.
-#[test]
-#[ignore = "needs a GPU"]
-fn gpus_compute_the_same() {
-    for info in Device::list() {
-        let gpu = open(&info, &options());
-        check_chain(&gpu, 65_535 * LANES + 1, 7, 3);
-        check_chain(&gpu, 1000, 7, 5000);
-        drop(gpu);
-        p41_far_end(&info);
-        eprintln!("{info}: done");
-    }
 }

@@ -20,7 +20,8 @@ pub struct TestDevice {
     pub slow: bool,
 }
 
-fn short_name(info: &DeviceInfo) -> String {
+/// The name of an adapter in test ids.
+pub fn short_name(info: &DeviceInfo) -> String {
     let lower = info.name.to_lowercase();
     EXPECTED
         .iter()
@@ -65,6 +66,15 @@ pub fn devices() -> Vec<TestDevice> {
 /// A case: its name, and what it does on a device.
 pub type Case = (String, fn(&TestDevice) -> Result<(), Failed>);
 
+/// Expected software adapters that are not among these.
+pub fn missing<'a>(
+    found: impl Iterator<Item = &'a DeviceInfo>,
+) -> impl Iterator<Item = &'static str> {
+    let found: Vec<String> = found.map(short_name).collect();
+    let names = EXPECTED.into_iter().map(|(short, _)| short);
+    names.filter(move |short| !found.iter().any(|f| f == short))
+}
+
 /// Runs every case on every device; expected adapters that are missing give ignored tests.
 pub fn run(cases: Vec<Case>) -> ! {
     let _ = env_logger::builder().is_test(true).try_init();
@@ -79,14 +89,10 @@ pub fn run(cases: Vec<Case>) -> ! {
             }));
         }
     }
-    for (short, _) in EXPECTED {
-        if !devices.iter().any(|d| d.label.starts_with(short)) {
-            for (name, _) in &cases {
-                trials.push(
-                    Trial::test(format!("{short}/missing/{name}"), || Ok(()))
-                        .with_ignored_flag(true),
-                );
-            }
+    for short in missing(devices.iter().map(|d| d.gpu.info())) {
+        for (name, _) in &cases {
+            let name = format!("{short}/missing/{name}");
+            trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
         }
     }
     libtest_mimic::run(&arguments, trials).exit()
