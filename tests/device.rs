@@ -43,7 +43,7 @@ const BROKEN: &str = "@compute @workgroup_size(64) fn main() { let x: u32 = 1.5;
 
 fn source(wgsl: &'static str, curve: CurveId, tier: WordTier) -> KernelSource {
     KernelSource {
-        kernel: Kernel::FieldOps,
+        kernel: Kernel::FieldOpsFq,
         curve,
         tier,
         label: "step",
@@ -113,7 +113,7 @@ fn from_bytes(bytes: &[u8]) -> Vec<u32> {
 
 fn step(src: BufferSlice, dst: BufferSlice, n: u32, add: u32) -> Dispatch {
     Dispatch {
-        kernel: Kernel::FieldOps,
+        kernel: Kernel::FieldOpsFq,
         curve: CurveId::Bls12_381,
         bindings: vec![src, dst],
         params: vec![n, add, 0, 0],
@@ -491,8 +491,8 @@ fn p57_a_refused_pipeline_is_an_error() {
             assert!(error.to_string().contains("step"), "{error}");
         }
         let all = [
-            (Kernel::FieldOps, CurveId::Bls12_381),
-            (Kernel::FieldOps, CurveId::Bn254),
+            (Kernel::FieldOpsFq, CurveId::Bls12_381),
+            (Kernel::FieldOpsFq, CurveId::Bn254),
         ];
         assert!(gpu.precompile(&all, &|_| {}).is_err());
         check_chain(&gpu, 100, 1, 1);
