@@ -83,7 +83,7 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
     // (2^up·p)·2p + p·R < 2p·R keeps every product with a shifted factor below 2p, and the sum of
     // two shifted values (Karatsuba) still fits.
     let pairs = if p.bits() > 256 || prefix == "Q" { 4u32 } else { 2 };
-    assert!(p * pairs << up < radix, "limb form too tight");
+    assert!((p * pairs) << up < radix, "limb form too tight");
     let word_modulus = BigUint::one() << bits;
     let inverse = p.modinv(&word_modulus).expect("p is odd");
     let inv = i64::try_from(&word_modulus - inverse).unwrap();

@@ -55,7 +55,6 @@ impl<F: PrimeField> Domain<F> {
 fn primitive_root<F: PrimeField>(log2: u32, roots: RootConvention) -> F {
     let mut t = F::MODULUS;
     t.sub_with_borrow(&F::BigInt::from(1u64));
-    let mut t = t;
     for _ in 0..F::TWO_ADICITY {
         t.div2();
     }

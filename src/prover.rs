@@ -280,7 +280,6 @@ impl Prover {
             peak_host_bytes: peak_host_bytes(),
             self_verified: vk.is_some(),
             version: env!("CARGO_PKG_VERSION").into(),
-            ..ProofReport::default()
         };
         Ok((proof, report))
     }

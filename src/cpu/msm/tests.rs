@@ -102,10 +102,10 @@ fn digits_recompose() {
         let largest = (-F::one()) / F::from(2u64);
         for x in [F::one(), F::from(2u64), largest, -F::rand(&mut rng)] {
             let mut k = limbs_of(&x);
-            if let Some(c) = subtract(&modulus_limbs::<F>(), &k) {
-                if subtract(&c, &k).is_none() {
-                    k = c;
-                }
+            if let Some(c) = subtract(&modulus_limbs::<F>(), &k)
+                && subtract(&c, &k).is_none()
+            {
+                k = c;
             }
             let biased = windows.bias(&k);
             let mut sum = F::zero();
