@@ -169,7 +169,8 @@ pub struct DeviceKey {
 }
 
 /// The largest chunk whose buffers all fit the device's bindings.
-fn chunk_size<C: GpuCurve>(n: usize, max_binding: u64) -> Result<usize> {
+#[doc(hidden)]
+pub fn chunk_size<C: GpuCurve>(n: usize, max_binding: u64) -> Result<usize> {
     let bits = msm::scalar_bits::<C>();
     let point = Group::G2.point_bytes(C::ID);
     let mut chunk = n.max(1);

@@ -45,6 +45,7 @@ pub mod qap;
 pub mod report;
 pub mod row_product;
 pub mod scan;
+pub mod selftest;
 pub mod setup;
 pub mod synthetic;
 pub mod verify;

@@ -24,7 +24,8 @@ use crate::proving_key::{Matrix, ProvingKey, QapReduction, g1_to_raw, g2_to_raw}
 use crate::with_curve;
 use ark_ec::{CurveGroup, PrimeGroup};
 use ark_ff::{FftField, Field, One, PrimeField};
-use rand::rngs::OsRng;
+use rand::rngs::{OsRng, StdRng};
+use rand::{RngCore, SeedableRng};
 use rayon::prelude::*;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -47,7 +48,14 @@ pub fn setup_insecure(r1cs: &R1cs) -> Result<ProvingKey> {
 /// As [`setup_insecure`], for either reduction; with [`QapReduction::Libsnark`] the roots are those
 /// of arkworks.
 pub fn setup_insecure_as(r1cs: &R1cs, reduction: QapReduction) -> Result<ProvingKey> {
-    with_curve!(r1cs.curve, C => setup_over::<C>(r1cs, reduction, &Trapdoor::random()))
+    with_curve!(r1cs.curve, C => setup_over::<C>(r1cs, reduction, &Trapdoor::random(&mut OsRng)))
+}
+
+/// As [`setup_insecure_as`], the same key each time: for the self-test. Anyone can forge proofs.
+#[doc(hidden)]
+pub fn setup_from_seed(r1cs: &R1cs, reduction: QapReduction, seed: u64) -> Result<ProvingKey> {
+    let rng = &mut StdRng::seed_from_u64(seed);
+    with_curve!(r1cs.curve, C => setup_over::<C>(r1cs, reduction, &Trapdoor::random(rng)))
 }
 
 /// What nobody may know about a key in use; wiped when dropped.
@@ -60,9 +68,9 @@ struct Trapdoor<F: PrimeField> {
 }
 
 impl<F: PrimeField> Trapdoor<F> {
-    fn random() -> Self {
-        let nonzero = || loop {
-            let x = F::rand(&mut OsRng);
+    fn random(rng: &mut impl RngCore) -> Self {
+        let mut nonzero = || loop {
+            let x = F::rand(rng);
             if !x.is_zero() {
                 return Zeroizing::new(x);
             }

@@ -1,498 +1,192 @@
-//! Proofs end to end on the CPU path: against ark-groth16, against the corpus, and by verification.
+//! The fixture suite: every circuit of the corpus proves on every backend. With r and s fixed the
+//! proof is the known answer, made by ark-groth16 or bellman, in every coordinate; a normal one
+//! verifies under the fixture's own verification key.
 
+mod circuits;
+mod common;
 mod corpus;
 
-use ark_ff::{BigInteger, One, PrimeField, UniformRand};
-use ark_groth16::Groth16;
-use ark_groth16::r1cs_to_qap::LibsnarkReduction;
-use ark_relations::gr1cs::{
-    ConstraintSynthesizer, ConstraintSystem, ConstraintSystemRef, LinearCombination,
-    SynthesisError, Variable,
-};
 use ark_serialize::CanonicalDeserialize;
-use ark_std::rand::{Rng, SeedableRng, rngs::StdRng};
-use groth16_gpu::control::CancelToken;
-use groth16_gpu::curve::{Bls12381, Bn254, CurveId, GpuCurve};
+use circuits::number;
+use common::ensure;
+use corpus::Case;
+use groth16_gpu::curve::GpuCurve;
 use groth16_gpu::device::Device;
-use groth16_gpu::example::merkle_membership;
-use groth16_gpu::formats::json::{read_proof, read_public};
-use groth16_gpu::formats::r1cs::{R1cs, R1csMatrix};
+use groth16_gpu::formats::json::{read_proof, read_public, read_verifying_key};
+use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::proof::Proof;
 use groth16_gpu::prover::{ProveOptions, Prover};
-use groth16_gpu::proving_key::{ProvingKey, QapReduction};
-use groth16_gpu::report::ProofReport;
-use groth16_gpu::setup::{setup_insecure, setup_insecure_as};
+use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::verify::verify;
+use groth16_gpu::verifying_key::VerifyingKey;
 use groth16_gpu::with_curve;
 use groth16_gpu::witness::Witness;
-use std::sync::{Arc, Mutex};
+use libtest_mimic::{Failed, Trial};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-fn number(n: u8) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes[0] = n;
-    bytes
+/// What a fixture has.
+struct Fixture {
+    key: ProvingKey,
+    witness: Witness,
+    /// Proof with r = 3 and s = 5.
+    known_answer: Proof,
+    /// From a file of its own, not from the key.
+    vk: VerifyingKey,
 }
 
-fn prove(key: &ProvingKey, witness: &Witness) -> groth16_gpu::Result<(Proof, ProofReport)> {
-    Prover::new(Device::Cpu).prove(key, witness, &ProveOptions::default())
-}
+impl Fixture {
+    fn load(case: &Case) -> Result<Self, Failed> {
+        let file = |name: &str| case.folder().join(name);
+        if file("circuit.zkey").is_file() {
+            Self::snarkjs(&file)
+        } else if file("ark_pk_compressed.bin").is_file() {
+            Self::arkworks(&file)
+        } else if file("mimc322.params").is_file() {
+            Self::bellman(&file)
+        } else {
+            Err("a folder of no known kind".into())
+        }
+    }
 
-/// With r = 3 and s = 5, as the corpus has it.
-fn prove_r3s5(key: &ProvingKey, witness: &Witness) -> Proof {
-    Prover::new(Device::Cpu)
-        .prove_with_blinding(
+    fn snarkjs(file: &dyn Fn(&str) -> PathBuf) -> Result<Self, Failed> {
+        let key = ProvingKey::from_zkey(file("circuit.zkey"))?;
+        let mut known_answer = read_proof(&file("proof_ark_r3s5.json"), Some(key.curve))?;
+        known_answer.public_inputs = read_public(&file("public.json"), key.curve)?;
+        Ok(Self {
+            witness: Witness::from_wtns(file("witness.wtns"))?,
+            vk: read_verifying_key(&file("verification_key.json"))?,
+            key,
+            known_answer,
+        })
+    }
+
+    fn arkworks(file: &dyn Fn(&str) -> PathBuf) -> Result<Self, Failed> {
+        let r1cs = R1cs::from_file(file("circuit.r1cs"))?;
+        let key = ProvingKey::from_ark_file(file("ark_pk_compressed.bin"), &r1cs)?;
+        let witness = Witness::from_wtns(file("witness.wtns"))?;
+        let bytes = fs::read(file("ark_vk_compressed.bin"))?;
+        let vk = with_curve!(key.curve, C => {
+            type ArkKey = ark_groth16::VerifyingKey<<C as GpuCurve>::Pairing>;
+            VerifyingKey::from_ark::<C>(&ArkKey::deserialize_compressed(&*bytes)?)
+        });
+        Ok(Self {
+            known_answer: compressed_proof(
+                &file("ark_proof_r3s5_compressed.bin"),
+                &r1cs,
+                &witness,
+            )?,
             key,
             witness,
-            &ProveOptions::default(),
-            &number(3),
-            &number(5),
-        )
-        .expect("a proof")
-        .0
-}
-
-fn witness_of<C: GpuCurve>(values: &[C::Fr]) -> Witness {
-    let bytes: Vec<u8> = values
-        .iter()
-        .flat_map(|x| x.into_bigint().to_bytes_le())
-        .collect();
-    Witness {
-        curve: C::ID,
-        values: bytes.into(),
+            vk,
+        })
     }
-}
 
-fn with_value(witness: &Witness, wire: usize, value: [u8; 32]) -> Witness {
-    let mut values = witness.values.to_vec();
-    values[32 * wire..32 * (wire + 1)].copy_from_slice(&value);
-    Witness {
-        curve: witness.curve,
-        values: values.into(),
+    fn bellman(file: &dyn Fn(&str) -> PathBuf) -> Result<Self, Failed> {
+        let r1cs = R1cs::from_file(file("mimc322.r1cs"))?;
+        let key = ProvingKey::from_bellman(file("mimc322.params"), &r1cs)?;
+        let witness = Witness::from_wtns(file("mimc322.wtns"))?;
+        // Parameters begin with the verification key.
+        let vk = fs::read(file("mimc322.vk"))?;
+        let params = fs::read(file("mimc322.params"))?;
+        ensure!(params.starts_with(&vk), "key and verification key differ");
+        Ok(Self {
+            known_answer: compressed_proof(&file("mimc322.r3s5.proof"), &r1cs, &witness)?,
+            vk: key.verifying_key()?,
+            key,
+            witness,
+        })
     }
-}
 
-fn canonical<F: PrimeField>(x: &F) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(&x.into_bigint().to_bytes_le());
-    bytes
-}
-
-fn matrix<F: PrimeField>(rows: &[Vec<(F, usize)>]) -> R1csMatrix {
-    let mut out = R1csMatrix::new();
-    for row in rows {
-        for (x, wire) in row {
-            out.push(*wire as u32, canonical(x));
-        }
-        out.end_row();
-    }
-    out
-}
-
-/// A random satisfiable system: every constraint multiplies two random combinations of earlier
-/// variables into a new one.
-#[derive(Clone)]
-struct RandomCircuit<F> {
-    inputs: Vec<F>,
-    n_constraints: usize,
-    seed: u64,
-}
-
-impl<F: PrimeField> ConstraintSynthesizer<F> for RandomCircuit<F> {
-    fn generate_constraints(self, cs: ConstraintSystemRef<F>) -> Result<(), SynthesisError> {
-        let rng = &mut StdRng::seed_from_u64(self.seed);
-        let mut wires = vec![(Variable::One, F::one())];
-        for x in &self.inputs {
-            wires.push((cs.new_input_variable(|| Ok(*x))?, *x));
-        }
-        let secret = F::rand(rng);
-        wires.push((cs.new_witness_variable(|| Ok(secret))?, secret));
-        for _ in 0..self.n_constraints {
-            let combination = |rng: &mut StdRng| {
-                let mut lc = LinearCombination::<F>::zero();
-                let mut value = F::zero();
-                for _ in 0..rng.gen_range(1..4) {
-                    let (variable, x) = wires[rng.gen_range(0..wires.len())];
-                    let c = if rng.gen_bool(0.5) {
-                        F::one()
-                    } else {
-                        F::rand(rng)
-                    };
-                    lc += (c, variable);
-                    value += c * x;
-                }
-                (lc, value)
-            };
-            let ((a, x), (b, y)) = (combination(rng), combination(rng));
-            let product = x * y;
-            let wire = cs.new_witness_variable(|| Ok(product))?;
-            wires.push((wire, product));
-            cs.enforce_r1cs_constraint(|| a, || b, || LinearCombination::from(wire))?;
-        }
+    fn prove_on(&self, prover: &Prover) -> Result<(), Failed> {
+        let options = ProveOptions::default();
+        let (r, s) = (number(3), number(5));
+        let made = prover.prove_with_blinding(&self.key, &self.witness, &options, &r, &s)?;
+        let (proof, report) = made;
+        ensure!(
+            report.backend == prover.device().backend(),
+            "computed on {}",
+            report.backend
+        );
+        let known = &self.known_answer;
+        ensure!(proof.a == known.a, "A is not the known answer");
+        ensure!(proof.b == known.b, "B is not the known answer");
+        ensure!(proof.c == known.c, "C is not the known answer");
+        ensure!(proof == *known, "public inputs");
+        let (proof, report) = prover.prove(&self.key, &self.witness, &options)?;
+        ensure!(report.self_verified, "not verified by itself");
+        ensure!(proof.a != known.a, "r is not fresh");
+        ensure!(
+            verify(&self.vk, &proof)?,
+            "does not verify under the fixture's verification key"
+        );
         Ok(())
     }
 }
 
-/// Proofs over keys of ark-groth16's own setup equal ark-groth16's at the same r and s.
-fn against_ark_groth16<C: GpuCurve>() {
-    let rng = &mut StdRng::seed_from_u64(7);
-    // The domain is filled exactly at 13 constraints + 3 inputs.
-    for (n_inputs, n_constraints) in [(0, 1), (1, 1), (2, 13), (2, 14), (5, 100), (0, 700)] {
-        let circuit = RandomCircuit::<C::Fr> {
-            inputs: (0..n_inputs).map(|_| C::Fr::rand(rng)).collect(),
-            n_constraints,
-            seed: n_constraints as u64,
-        };
-        type Ark<C> = Groth16<<C as GpuCurve>::Pairing, LibsnarkReduction>;
-        let pk = Ark::<C>::generate_random_parameters_with_reduction(circuit.clone(), rng)
-            .expect("parameters");
-        let cs = ConstraintSystem::<C::Fr>::new_ref();
-        circuit.clone().generate_constraints(cs.clone()).unwrap();
-        cs.finalize();
-        let rows = &cs.to_matrices().unwrap()["R1CS"];
-        let r1cs = R1cs {
-            curve: C::ID,
-            source: None,
-            n_wires: cs.num_variables(),
-            n_pub_out: 0,
-            n_pub_in: n_inputs,
-            n_prv_in: cs.num_witness_variables(),
-            n_constraints: rows[0].len(),
-            a: matrix(&rows[0]),
-            b: matrix(&rows[1]),
-            c: matrix(&rows[2]),
-        };
-        let key = ProvingKey::from_ark::<C>(&pk, &r1cs).unwrap();
-        let assignment = [
-            cs.instance_assignment().unwrap(),
-            cs.witness_assignment().unwrap(),
-        ]
-        .concat();
-        let proof = prove_r3s5(&key, &witness_of::<C>(&assignment));
-        let (r, s) = (C::Fr::from(3u64), C::Fr::from(5u64));
-        let expected = Ark::<C>::create_proof_with_reduction(circuit, &pk, r, s).unwrap();
-        let expected = Proof::from_ark::<C>(&expected, &assignment[1..=n_inputs]);
-        assert_eq!(
-            proof, expected,
-            "{n_inputs} inputs, {n_constraints} constraints"
-        );
-    }
-}
-
-#[test]
-fn ark_groth16_coordinate_by_coordinate() {
-    against_ark_groth16::<Bls12381>();
-    against_ark_groth16::<Bn254>();
-}
-
-/// Every circuit of the corpus, with snarkjs' keys; p02, p07, p20, p21 are among them.
-#[test]
-fn snarkjs_keys_coordinate_by_coordinate() {
-    let mut n = 0;
-    for case in corpus::cases("circuit") {
-        let folder = case.folder();
-        let key = folder.join("circuit.zkey");
-        if !key.is_file() {
-            continue;
-        }
-        n += 1;
-        let key = ProvingKey::from_zkey(key).unwrap();
-        let witness = Witness::from_wtns(folder.join("witness.wtns")).unwrap();
-        let proof = prove_r3s5(&key, &witness);
-        let mut expected =
-            read_proof(&folder.join("proof_ark_r3s5.json"), Some(key.curve)).unwrap();
-        expected.public_inputs = read_public(&folder.join("public.json"), key.curve).unwrap();
-        assert_eq!(proof, expected, "{}", case.name());
-    }
-    assert!(n >= 20, "only {n} circuits");
-}
-
-/// Keys of arkworks and bellman, whose reduction is libsnark's, from files.
-#[test]
-fn libsnark_keys_coordinate_by_coordinate() {
-    let mut n = 0;
-    for case in corpus::cases("circuit") {
-        let file = |name: &str| case.folder().join(name);
-        let (key, r1cs, witness, proof) = if file("ark_pk_compressed.bin").is_file() {
-            let r1cs = R1cs::from_file(file("circuit.r1cs")).unwrap();
-            let key = ProvingKey::from_ark_file(file("ark_pk_compressed.bin"), &r1cs).unwrap();
-            let proof = file("ark_proof_r3s5_compressed.bin");
-            (key, r1cs, file("witness.wtns"), proof)
-        } else if file("mimc322.params").is_file() {
-            let r1cs = R1cs::from_file(file("mimc322.r1cs")).unwrap();
-            let key = ProvingKey::from_bellman(file("mimc322.params"), &r1cs).unwrap();
-            let proof = file("mimc322.r3s5.proof");
-            (key, r1cs, file("mimc322.wtns"), proof)
-        } else {
-            continue;
-        };
-        n += 1;
-        let witness = Witness::from_wtns(witness).unwrap();
-        let bytes = std::fs::read(proof).unwrap();
-        with_curve!(r1cs.curve, C => {
-            // The compressed form of BLS12-381 is the same in arkworks and bellman.
-            type ArkProof = ark_groth16::Proof<<C as GpuCurve>::Pairing>;
-            let points = ArkProof::deserialize_compressed(&*bytes).unwrap();
-            let mut expected = Proof::from_ark::<C>(&points, &[]);
-            let (values, _) = witness.values.as_chunks();
-            expected.public_inputs = values[1..=r1cs.n_public()].to_vec();
-            assert_eq!(prove_r3s5(&key, &witness), expected, "{}", case.name());
-        });
-    }
-    assert!(n == 3 || corpus::shared().is_none(), "only {n} keys");
-}
-
-/// A chain x ← x² + x + i of `n_constraints` steps over `n_public` public and some private wires;
-/// every wire that no step makes is 3.
-fn chain<C: GpuCurve>(n_constraints: usize, n_public: usize, n_private: usize) -> (R1cs, Witness) {
-    let one = canonical(&C::Fr::one());
-    let n_wires = 1 + n_public + n_private;
-    let mut values = vec![C::Fr::from(3u64); n_wires];
-    values[0] = C::Fr::one();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| R1csMatrix::new());
-    for i in 0..n_constraints {
-        // x·(x + 1) = y − i, with x and y wires one after the other, from the last one down.
-        let x = n_wires - 1 - i % n_wires.max(2).saturating_sub(1);
-        let y = values.len() as u32;
-        let value = values[x] * (values[x] + C::Fr::one()) + C::Fr::from(i as u64);
-        values.push(value);
-        a.push(x as u32, one);
-        b.push(x as u32, one);
-        b.push(0, one);
-        c.push(y, one);
-        c.push(0, canonical(&-C::Fr::from(i as u64)));
-        a.end_row();
-        b.end_row();
-        c.end_row();
-    }
-    let r1cs = R1cs {
-        curve: C::ID,
-        source: None,
-        n_wires: values.len(),
-        n_pub_out: 0,
-        n_pub_in: n_public,
-        n_prv_in: n_private,
-        n_constraints,
-        a,
-        b,
-        c,
-    };
-    (r1cs, witness_of::<C>(&values))
-}
-
-fn prove_after_setup(r1cs: &R1cs, witness: &Witness) {
-    assert_eq!(r1cs.first_unsatisfied(witness).unwrap(), None);
-    for reduction in [QapReduction::Circom, QapReduction::Libsnark] {
-        let key = setup_insecure_as(r1cs, reduction).unwrap();
-        let (proof, report) = prove(&key, witness).unwrap();
-        assert!(report.self_verified);
-        let mut other = proof.clone();
-        if let Some(x) = other.public_inputs.last_mut() {
-            x[0] ^= 1;
-            assert!(!verify(&key.verifying_key().unwrap(), &other).unwrap());
-        }
-    }
-}
-
-/// p20: no constraint, one, no public wire, none private; p21: domains filled exactly and not.
-fn odd_circuits<C: GpuCurve>() {
-    for (n_constraints, n_public, n_private, domain) in [
-        (0, 0, 0, 2),
-        (0, 1, 0, 2),
-        (0, 4, 0, 8),
-        (0, 0, 3, 2),
-        (1, 0, 1, 2),
-        (1, 1, 1, 4),
-        (1, 9, 0, 16),
-        (14, 1, 2, 16),
-        (15, 0, 1, 16),
-        (15, 1, 2, 32),
-        (16, 1, 2, 32),
-        (255, 0, 1, 256),
-        (256, 0, 1, 512),
-    ] {
-        let (r1cs, witness) = chain::<C>(n_constraints, n_public, n_private);
-        let key = setup_insecure(&r1cs).unwrap();
-        assert_eq!(key.domain_size, domain, "{n_constraints} + {n_public}");
-        prove_after_setup(&r1cs, &witness);
-    }
-}
-
-#[test]
-fn p20_p21_setup_and_prove_odd_circuits() {
-    odd_circuits::<Bls12381>();
-    odd_circuits::<Bn254>();
-}
-
-/// Keys of our setup prove the corpus' circuits, with the sizes that snarkjs' keys have, also
-/// after a round through snarkjs' file format.
-#[test]
-fn setup_proves_the_corpus_and_survives_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    for case in corpus::cases("circuit") {
-        let r1cs = case.folder().join("circuit.r1cs");
-        if !r1cs.is_file() {
-            continue;
-        }
-        let r1cs = R1cs::from_file(r1cs).unwrap();
-        let witness = Witness::from_wtns(case.folder().join("witness.wtns")).unwrap();
-        let key = setup_insecure(&r1cs).unwrap();
-        let path = folder.path().join("key.zkey");
-        groth16_gpu::formats::zkey::write(&key, &path, true).unwrap();
-        let read = ProvingKey::from_zkey(&path).unwrap();
-        assert_eq!(prove_r3s5(&read, &witness), prove_r3s5(&key, &witness));
-        if let Ok(zkey) = ProvingKey::from_zkey(case.folder().join("circuit.zkey")) {
-            assert_eq!(key.domain_size, zkey.domain_size, "{}", case.name());
-            assert_eq!(key.n_public, zkey.n_public);
-        }
-    }
-}
-
-#[test]
-fn the_example_proves() {
-    for curve in CurveId::ALL {
-        let (r1cs, witness) = with_curve!(curve, C => merkle_membership::<C>(6, 45));
-        prove_after_setup(&r1cs, &witness);
-    }
-}
-
-/// p01: a key proves under its own reduction only.
-#[test]
-fn p01_the_other_reduction_does_not_verify() {
-    let (r1cs, witness) = chain::<Bls12381>(20, 2, 3);
-    let mut key = setup_insecure(&r1cs).unwrap();
-    key.reduction = QapReduction::Libsnark;
-    assert_eq!(prove(&key, &witness).unwrap_err().class(), "count_mismatch");
-    let size = key.h_query.len() - CurveId::Bls12_381.g1_bytes();
-    key.h_query = key.h_query.slice(0..size);
-    let error = prove(&key, &witness).unwrap_err();
-    assert_eq!((error.class(), error.exit_code()), ("unsatisfied", 1));
-}
-
-/// p12: proofs of one witness differ. The scalars' range is tested beside their source.
-#[test]
-fn p12_two_proofs_differ() {
-    let (r1cs, witness) = chain::<Bn254>(5, 1, 1);
-    let key = setup_insecure(&r1cs).unwrap();
-    let (p, q) = (
-        prove(&key, &witness).unwrap().0,
-        prove(&key, &witness).unwrap().0,
-    );
-    assert!(p.a != q.a && p.b != q.b && p.c != q.c);
-}
-
-/// p13, p32, p14, p15: what does not belong together or does not hold is refused.
-#[test]
-fn p13_p14_p15_p32_wrong_witnesses_are_refused() {
-    let (r1cs, witness) = chain::<Bn254>(9, 1, 2);
-    let key = setup_insecure(&r1cs).unwrap();
-    let class = |witness: &Witness| prove(&key, witness).unwrap_err();
-    for length in [witness.len() - 1, witness.len() + 1] {
-        let mut values = witness.values.to_vec();
-        values.resize(32 * length, 0);
-        let error = class(&Witness {
-            curve: witness.curve,
-            values: values.into(),
-        });
-        assert_eq!((error.class(), error.exit_code()), ("count_mismatch", 4));
-        let text = error.to_string();
-        assert!(text.contains(&length.to_string()) && text.contains(&key.n_vars.to_string()));
-    }
-    let other = Witness {
-        curve: CurveId::Bls12_381,
-        values: witness.values.clone(),
-    };
-    assert_eq!(class(&other).class(), "curve_mismatch");
-
-    let mut modulus = number(0);
-    modulus.copy_from_slice(&ark_bn254::Fr::MODULUS.to_bytes_le());
-    let error = class(&with_value(&witness, 3, modulus));
-    assert_eq!(error.class(), "bad_scalar");
-
-    for wire in 0..witness.len() {
-        let error = class(&with_value(&witness, wire, number(77)));
-        assert_eq!((error.class(), error.exit_code()), ("unsatisfied", 1));
-        assert!(error.to_string().contains("witness"));
-    }
-}
-
-/// p65 on the CPU: 20 proofs from 8 threads over two keys, one prover.
-#[test]
-fn p65_concurrent_proofs_verify() {
-    let prover = Prover::new(Device::Cpu);
-    let jobs: Vec<_> = [chain::<Bn254>(60, 1, 2), chain::<Bls12381>(40, 3, 1)]
-        .iter()
-        .map(|(r1cs, witness)| (setup_insecure(r1cs).unwrap(), witness.clone()))
-        .collect();
-    let next = Mutex::new(0..20);
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                while let Some(i) = { next.lock().unwrap().next() } {
-                    let (key, witness) = &jobs[i % 2];
-                    let (proof, _) = prover
-                        .prove(key, witness, &ProveOptions::default())
-                        .expect("a proof");
-                    assert!(verify(&key.verifying_key().unwrap(), &proof).unwrap());
-                }
-            });
-        }
+/// A proof as arkworks and bellman write it; for BLS12-381 the forms are the same.
+fn compressed_proof(path: &Path, r1cs: &R1cs, witness: &Witness) -> Result<Proof, Failed> {
+    let bytes = fs::read(path)?;
+    let (values, _) = witness.values.as_chunks();
+    let mut proof = with_curve!(r1cs.curve, C => {
+        type ArkProof = ark_groth16::Proof<<C as GpuCurve>::Pairing>;
+        Proof::from_ark::<C>(&ArkProof::deserialize_compressed(&*bytes)?, &[])
     });
+    proof.public_inputs = values[1..=r1cs.n_public()].to_vec();
+    Ok(proof)
 }
 
-#[test]
-fn progress_cancellation_and_report() {
-    let (r1cs, witness) = chain::<Bn254>(30, 1, 2);
-    let key = setup_insecure(&r1cs).unwrap();
-    let prover = Prover::new(Device::Cpu);
-
-    let steps = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&steps);
-    let mut options = ProveOptions::default();
-    options.progress = Some(Arc::new(move |name: &str, done| {
-        seen.lock().unwrap().push((name.to_owned(), done));
-    }));
-    let (_, report) = prover.prove(&key, &witness, &options).unwrap();
-    let steps = steps.lock().unwrap();
-    assert!(steps.is_sorted_by(|a, b| a.1 < b.1) && steps.last().unwrap().1 == 1.0);
-
-    let sum: f64 = report.phases.iter().map(|p| p.wall_ms).sum();
-    assert!((sum - report.wall_ms).abs() < 1e-6);
-    assert!(report.phases.iter().all(|p| p.backend == "cpu"));
-    let json = serde_json::to_value(&report).unwrap();
-    assert_eq!(json["backend"], "cpu");
-    assert_eq!(json["domain_size"], 32);
-
-    let token = CancelToken::new();
-    let mut options = ProveOptions::default();
-    options.cancel = Some(token.clone());
-    token.cancel();
-    let error = prover.prove(&key, &witness, &options).unwrap_err();
-    assert_eq!(error.class(), "cancelled");
-
-    let mut options = ProveOptions::default();
-    options.self_verify = false;
-    let wrong = with_value(&witness, 4, number(1));
-    let (proof, report) = prover.prove(&key, &wrong, &options).unwrap();
-    assert!(!report.self_verified);
-    assert!(!verify(&key.verifying_key().unwrap(), &proof).unwrap());
+/// A backend's name in test ids with its prover, which all its tests share.
+struct Backend {
+    label: String,
+    prover: Prover,
+    device: Option<common::TestDevice>,
 }
 
-/// A key without IC points proves when it need not verify.
-#[test]
-fn keys_without_ic_points() {
-    let (r1cs, witness) = chain::<Bn254>(3, 1, 1);
-    let mut key = setup_insecure(&r1cs).unwrap();
-    let vk = key.verifying_key().unwrap();
-    key.ic = None;
-    assert_eq!(
-        prove(&key, &witness).unwrap_err().class(),
-        "missing_section"
-    );
-    let mut options = ProveOptions::default();
-    options.self_verify = false;
-    let proof = Prover::new(Device::Cpu)
-        .prove(&key, &witness, &options)
-        .unwrap()
-        .0;
-    assert!(verify(&vk, &proof).unwrap());
+fn backends(devices: &[common::TestDevice]) -> Vec<Arc<Backend>> {
+    let gpus = devices.iter().map(|d| Backend {
+        label: d.label.clone(),
+        prover: Prover::new(Device::Gpu(d.gpu.clone())),
+        device: Some(d.clone()),
+    });
+    let cpu = Backend {
+        label: "cpu".to_owned(),
+        prover: Prover::new(Device::Cpu),
+        device: None,
+    };
+    std::iter::once(cpu).chain(gpus).map(Arc::new).collect()
+}
+
+fn main() {
+    let devices = common::devices();
+    let backends = backends(&devices);
+    let mut trials = Vec::new();
+    for case in corpus::cases("circuit") {
+        assert!(case.expects("accept"), "{}", case.name());
+        // `bn254/mul2`, `real/semaphore1`, …
+        let name = case.text("dir").to_owned();
+        let fixture = Arc::new((case, OnceLock::new()));
+        for backend in &backends {
+            let id = format!("{}/{name}", backend.label);
+            let (fixture, backend) = (fixture.clone(), backend.clone());
+            trials.push(Trial::test(id, move || {
+                let (case, loaded) = &*fixture;
+                let loaded: &Result<Fixture, String> =
+                    loaded.get_or_init(|| Fixture::load(case).map_err(|e| message(&e)));
+                if let Some(device) = &backend.device {
+                    device.prepare();
+                }
+                loaded.as_ref()?.prove_on(&backend.prover)
+            }));
+        }
+        for label in common::missing(&devices) {
+            trials.push(common::ignored(format!("{label}/{name}")));
+        }
+    }
+    common::run(trials)
+}
+
+fn message(e: &Failed) -> String {
+    e.message().unwrap_or("without a message").to_owned()
 }

@@ -136,8 +136,12 @@ struct RawSelftest {
     /// Devices to test; all if none is given
     #[arg(long, value_name = "D")]
     device: Vec<String>,
-    #[arg(long, value_name = "u64|u32|auto", default_value = "auto")]
+    /// Tests one of the shaders' word sizes alone
+    #[arg(long, value_name = "auto|u64|u32", default_value = "auto")]
     word_tier: String,
+    /// Write the report as JSON, to attach to a bug report
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -229,6 +233,7 @@ pub struct Selftest {
     /// All devices if empty.
     pub devices: Vec<DeviceSelector>,
     pub word_tier: Option<WordTier>,
+    pub report: Option<PathBuf>,
 }
 
 /// Where to compute, and within which limits.
@@ -282,6 +287,7 @@ impl Raw {
                     .map(|d| d.parse())
                     .collect::<Result<_>>()?,
                 word_tier: word_tier(&raw.word_tier)?,
+                report: raw.report,
             }),
             RawCommand::Bench(raw) => Command::Bench(raw.resolve()?),
             RawCommand::Completions { shell } => Command::Completions(shell),

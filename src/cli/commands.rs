@@ -1,6 +1,6 @@
 //! The commands.
 
-use super::args::{Command, Key, Prove, Raw, Verify, VkeySource};
+use super::args::{Command, Key, Prove, Raw, Selftest, Verify, VkeySource};
 use super::{Output, engine, example, inspect, write_stdout};
 use clap::CommandFactory;
 use groth16_gpu::error::{InputClass, InputError};
@@ -23,7 +23,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Setup { r1cs, key } => setup(&r1cs, &key, out)?,
         Command::Example { dir, curve } => example::example(&dir, curve, out)?,
         Command::Devices => engine::devices(out)?,
-        Command::Selftest(args) => return engine::selftest(&args, out),
+        Command::Selftest(args) => return selftest(&args, out),
         Command::Bench(args) => super::bench::run(&args, out)?,
         Command::Completions(shell) => {
             // clap_complete panics when it cannot write.
@@ -200,4 +200,24 @@ fn setup(circuit: &Path, key: &Path, out: &Output) -> Result<()> {
     ));
     let result = json!({ "key": key.display().to_string(), "insecure": true });
     out.result(&result, "")
+}
+
+/// Exit code 5 if a kernel fails, as for any device fault.
+fn selftest(args: &Selftest, out: &Output) -> Result<ExitCode> {
+    let file = match &args.report {
+        Some(path) => {
+            refuse_to_replace(path)?;
+            Some(NewFile::create(path)?)
+        }
+        None => None,
+    };
+    let report = engine::selftest(args, out)?;
+    let value = serde_json::to_value(&report)
+        .map_err(|e| Error::io("report", std::io::Error::other(e.to_string())))?;
+    if let Some(mut file) = file {
+        file.write(format!("{value:#}\n").as_bytes())?;
+        file.commit()?;
+    }
+    out.result(&value, &engine::selftest_table(&report))?;
+    Ok(ExitCode::from(if report.passed { 0 } else { 5 }))
 }

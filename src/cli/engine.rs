@@ -4,17 +4,17 @@
 use super::Output;
 use super::args::{DeviceChoice, Prove, Selftest};
 use groth16_gpu::bytes::Bytes;
-use groth16_gpu::device::selector::DeviceSelector;
-use groth16_gpu::device::{Device, DeviceOptions};
+use groth16_gpu::device::selector::{DeviceSelector, select};
+use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, Selected};
 use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::proof::Proof;
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover};
 use groth16_gpu::proving_key::ProvingKey;
+use groth16_gpu::selftest::{self, SelftestReport};
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,8 +142,90 @@ pub fn devices(out: &Output) -> Result<()> {
     out.result(&json!({ "devices": value }), &text)
 }
 
+/// The adapters to test; all if none was named.
+fn adapters_to_test(selectors: &[DeviceSelector]) -> Result<Vec<DeviceInfo>> {
+    let found = Device::list();
+    if selectors.is_empty() {
+        return match found.is_empty() {
+            true => Err(Error::NoDevice("no adapter found to test".to_owned())),
+            false => Ok(found),
+        };
+    }
+    let mut rows = Vec::new();
+    for selector in selectors {
+        match select(selector, &found)? {
+            Selected::Gpu(row) if !rows.contains(&row) => rows.push(row),
+            Selected::Gpu(_) => {}
+            Selected::Cpu { note } => {
+                let note = note.unwrap_or_else(|| "the CPU path has no kernels to test".to_owned());
+                return Err(Error::NoDevice(format!("{selector}: {note}")));
+            }
+        }
+    }
+    Ok(rows.into_iter().map(|row| found[row].clone()).collect())
+}
+
 /// Runs the self-test.
-pub fn selftest(args: &Selftest, _out: &Output) -> Result<ExitCode> {
-    let _ = (&args.devices, args.word_tier);
-    Err(Error::Usage("this build has no self-test".to_owned()))
+pub fn selftest(args: &Selftest, out: &Output) -> Result<SelftestReport> {
+    let mut adapters = adapters_to_test(&args.devices)?;
+    if let Some(tier) = args.word_tier {
+        adapters.retain(|a| a.tiers.contains(&tier));
+        if adapters.is_empty() {
+            let tier = tier.name();
+            return Err(Error::NoDevice(format!("none of them has the tier {tier}")));
+        }
+    }
+    let options = DeviceOptions {
+        word_tier: args.word_tier,
+        ..DeviceOptions::default()
+    };
+    let tiers = |a: &DeviceInfo| args.word_tier.map_or(a.tiers.len(), |_| 1);
+    let total = selftest::cases().len() * adapters.iter().map(tiers).sum::<usize>();
+    let bar = progress_bar(out);
+    let mut done = 0;
+    let report = selftest::run(&adapters, &options, None, &mut |adapter, tier, case| {
+        done += 1;
+        bar.set_position((100 * done / total) as u64);
+        bar.set_message(format!("{adapter}, {}: {}", tier.name(), case.name));
+    });
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+/// The report for people.
+pub fn selftest_table(report: &SelftestReport) -> String {
+    let mut text = String::new();
+    for adapter in &report.adapters {
+        for tier in &adapter.tiers {
+            let (device, seconds) = (&adapter.device, tier.total_ms / 1e3);
+            text += &format!(
+                "{device}, {}, tier {}: {seconds:.1} s\n",
+                device.driver, tier.tier
+            );
+            if let Some(error) = &tier.error {
+                text += &format!("  FAIL  {error}\n");
+            }
+            let slowest = tier.compiled.iter().max_by(|a, b| a.ms.total_cmp(&b.ms));
+            if let Some(kernel) = slowest {
+                let (name, ms) = (&kernel.name, kernel.ms);
+                text += &format!("  slowest to compile: {name}, {ms:.1} ms\n");
+            }
+            for case in &tier.cases {
+                let verdict = if case.passed { "ok  " } else { "FAIL" };
+                let mut times = format!("{:8.1} ms", case.first_ms);
+                if let Some(second) = case.second_ms {
+                    times += &format!(", then {second:8.1} ms");
+                }
+                text += &format!("  {verdict}  {:26} {times}\n", case.name);
+                if let Some(message) = &case.message {
+                    text += &format!("        {message}\n");
+                }
+            }
+        }
+    }
+    text + if report.passed {
+        "every kernel passed"
+    } else {
+        "A KERNEL FAILED: do not prove on this device, and report it with --report FILE"
+    }
 }

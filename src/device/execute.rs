@@ -440,7 +440,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Records `groups` workgroups, in as many submissions as their work needs.
+    /// Records `groups` workgroups, in as many submissions as their work needs; for 0, one that has
+    /// nothing to do.
     fn launch(
         &mut self,
         pipeline: &Pipeline,
@@ -450,6 +451,20 @@ impl<'a> Run<'a> {
         work_per_group: u64,
     ) -> Result<()> {
         self.launches += 1;
+        if groups == 0 {
+            let launch = Launch {
+                number: self.launches,
+                phase: self.phase,
+                pipeline,
+                windows,
+                params,
+            };
+            let (device, phase) = (&self.gpu.device, self.phase);
+            let batch = self.batch()?;
+            batch.record(device, &launch, 0, 0);
+            batch.add_work(phase, 1);
+            return self.cut_if_full();
+        }
         let mut first = 0;
         while first < groups {
             let budget = self.budget();

@@ -56,6 +56,9 @@ pub struct DeviceOptions {
     /// Fills a run's memory with a pattern first, so that a read of what was never written shows:
     /// for tests.
     pub poison: bool,
+    /// Lowers the largest binding, as on adapters with a smaller one: for tests.
+    #[doc(hidden)]
+    pub max_binding: Option<u64>,
     /// Where kernels come from: for tests.
     #[doc(hidden)]
     pub kernels: pipelines::KernelLookup,
@@ -72,6 +75,7 @@ impl Default for DeviceOptions {
             timestamps: true,
             cache: CacheFolder::User,
             poison: false,
+            max_binding: None,
             kernels: Kernel::source,
         }
     }

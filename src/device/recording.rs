@@ -4,7 +4,7 @@
 use crate::bytes::Bytes;
 use crate::curve::CurveId;
 use crate::device::arena::ResidentBuffer;
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, KernelSource};
 
 /// A buffer of one recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +79,7 @@ pub struct Dispatch {
     pub bindings: Vec<BufferSlice>,
     /// The kernel's parameters after the launch header.
     pub params: Vec<u32>,
+    /// 0 dispatches one workgroup that has nothing to do.
     pub groups: u32,
     /// Estimated field multiplications a group, for cutting submissions.
     pub work_per_group: u64,
@@ -168,6 +169,20 @@ impl Recording {
     pub fn dispatch(&mut self, dispatch: Dispatch) {
         debug_assert!(dispatch.groups > 0, "{:?}", dispatch.kernel);
         self.commands.push(Command::Dispatch(dispatch));
+    }
+    /// Dispatches a kernel with nothing to do: some drivers compile when a pipeline is made, some
+    /// when it is first dispatched; after this, all have.
+    pub fn warm_up(&mut self, source: &KernelSource) {
+        let id = self.transient("warm-up", 256);
+        let bindings = vec![self.whole(id); source.bindings as usize];
+        self.commands.push(Command::Dispatch(Dispatch {
+            kernel: source.kernel,
+            curve: source.curve,
+            bindings,
+            params: Vec::new(),
+            groups: 0,
+            work_per_group: 1,
+        }));
     }
     pub fn download(&mut self, src: BufferSlice) -> DownloadId {
         let id = DownloadId(self.downloads);

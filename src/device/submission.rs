@@ -166,7 +166,8 @@ impl Batch {
         self.downloads.push(chunk);
     }
 
-    /// Records workgroups `first..end` of a launch.
+    /// Records workgroups `first..end` of a launch; if there are none, one that finds that it is
+    /// beyond the end.
     pub fn record(&mut self, device: &::wgpu::Device, launch: &Launch<'_>, first: u32, end: u32) {
         let pipeline = launch.pipeline;
         let at = self.params.len();
@@ -196,7 +197,7 @@ impl Batch {
             self.passes.push(launch.phase);
         }
         if let (Some(pass), Some((_, group))) = (&mut self.pass, &self.bound) {
-            let (x, y) = fold(end - first);
+            let (x, y) = fold((end - first).max(1));
             pass.set_pipeline(&pipeline.pipeline);
             pass.set_bind_group(0, group, &[at as u32]);
             pass.dispatch_workgroups(x, y, 1);

@@ -348,7 +348,9 @@ impl GpuDevice {
         });
         let budget = options.vram_limit.unwrap_or_else(|| default_budget(&info)) & !(ALIGNMENT - 1);
         let limits = GpuLimits {
-            max_binding: info.max_binding,
+            max_binding: options.max_binding.map_or(info.max_binding, |max| {
+                info.max_binding.min(max) & !(ALIGNMENT - 1)
+            }),
             max_storage_buffers: info.max_storage_buffers,
             workgroup_bytes: info.workgroup_bytes,
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,

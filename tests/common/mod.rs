@@ -1,14 +1,37 @@
 //! Shared by the test binaries that run on every adapter found: one test id for each adapter,
 //! tier and case, so that a missing adapter shows as ignored and never as passed.
-#![allow(dead_code)]
 
+// Each test binary uses its own part of this.
+#![allow(dead_code, unused_imports, unused_macros)]
+
+use groth16_gpu::curve::CurveId;
 use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, GpuDevice};
-use groth16_gpu::kernels::WordTier;
+use groth16_gpu::kernels::{Kernel, WordTier};
+use groth16_gpu::selftest::{self, Scope, Size};
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
-/// Software adapters that the suite expects; `tests/run` installs them.
-const EXPECTED: [(&str, &str); 2] = [("lavapipe", "llvmpipe"), ("swiftshader", "swiftshader")];
+/// A software adapter that the suite expects.
+struct Expected {
+    /// As test ids have it.
+    name: &'static str,
+    /// Part of the name under which its driver lists it, in lower case.
+    listed: &'static str,
+    tiers: &'static [WordTier],
+}
+
+const EXPECTED: [Expected; 2] = [
+    Expected {
+        name: "lavapipe",
+        listed: "llvmpipe",
+        tiers: &[WordTier::U64, WordTier::U32],
+    },
+    Expected {
+        name: "swiftshader",
+        listed: "swiftshader",
+        tiers: &[WordTier::U32],
+    },
+];
 
 /// One adapter in one word tier.
 #[derive(Clone)]
@@ -16,90 +39,142 @@ pub struct TestDevice {
     /// `adapter/tier`
     pub label: String,
     pub gpu: Arc<GpuDevice>,
-    /// An adapter so slow that tests take their smallest sizes.
-    pub slow: bool,
+    /// What the adapter does in reasonable time.
+    pub size: Size,
+    prepared: Arc<Once>,
 }
 
-/// The name of an adapter in test ids.
+impl TestDevice {
+    /// Whether it is this adapter of [`EXPECTED`].
+    pub fn is(&self, name: &str) -> bool {
+        self.label.starts_with(name)
+    }
+
+    /// Compiles what proofs need on all cores, if the adapter is one of those that take minutes for
+    /// that: SwiftShader does not remember what it compiled, and takes 10 s for a kernel of G2.
+    pub fn prepare(&self) {
+        if !self.is("swiftshader") {
+            return;
+        }
+        self.prepared.call_once(|| {
+            let of_proofs = |k: &Kernel| !k.name().contains("_ops_");
+            // The slow ones first.
+            let mut kernels: Vec<_> = Kernel::ALL.into_iter().filter(of_proofs).collect();
+            kernels.sort_by_key(|k| !k.name().ends_with("_g2"));
+            let both = |k: &Kernel| CurveId::ALL.map(|curve| (*k, curve));
+            let kernels: Vec<_> = kernels.iter().flat_map(both).collect();
+            // What is wrong shows in the tests.
+            let _ = self.gpu.precompile(&kernels, &|_| {});
+        });
+    }
+}
+
 pub fn short_name(info: &DeviceInfo) -> String {
     let lower = info.name.to_lowercase();
-    EXPECTED
-        .iter()
-        .find(|(_, part)| lower.contains(part))
-        .map_or_else(
-            || {
-                lower
-                    .chars()
-                    .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-                    .collect()
-            },
-            |(short, _)| (*short).to_string(),
-        )
+    let known = EXPECTED.iter().find(|e| lower.contains(e.listed));
+    known.map_or_else(
+        || lower.replace(|c: char| !c.is_ascii_alphanumeric(), "_"),
+        |e| e.name.to_owned(),
+    )
+}
+
+/// How the tests open a device.
+pub fn options(tier: WordTier) -> DeviceOptions {
+    DeviceOptions {
+        word_tier: Some(tier),
+        poison: true,
+        ..Default::default()
+    }
+}
+
+/// Every adapter found with its name in test ids.
+pub fn adapters() -> Vec<(String, DeviceInfo)> {
+    let named = |info| (short_name(&info), info);
+    Device::list().into_iter().map(named).collect()
 }
 
 /// Every adapter found, in every tier that it can run.
 pub fn devices() -> Vec<TestDevice> {
     let mut out = Vec::new();
-    for info in Device::list() {
-        let name = short_name(&info);
-        for tier in [WordTier::U64, WordTier::U32] {
-            if !info.tiers.contains(&tier) {
-                continue;
-            }
-            let options = DeviceOptions {
-                word_tier: Some(tier),
-                poison: true,
-                ..Default::default()
-            };
-            let gpu = GpuDevice::open(&info, &options)
+    for (name, info) in adapters() {
+        for &tier in &info.tiers {
+            let gpu = GpuDevice::open(&info, &options(tier))
                 .unwrap_or_else(|e| panic!("{name} was listed but does not open: {e}"));
             out.push(TestDevice {
                 label: format!("{name}/{}", tier.name()),
                 gpu,
-                slow: name == "swiftshader",
+                // lavapipe is fast enough for the sizes of hardware.
+                size: match name.as_str() {
+                    "swiftshader" => Size::Small,
+                    _ => Size::Large,
+                },
+                prepared: Arc::new(Once::new()),
             });
         }
     }
     out
 }
 
-/// A case: its name, and what it does on a device.
-pub type Case = (String, fn(&TestDevice) -> Result<(), Failed>);
-
-/// Expected software adapters that are not among these.
-pub fn missing<'a>(
-    found: impl Iterator<Item = &'a DeviceInfo>,
-) -> impl Iterator<Item = &'static str> {
-    let found: Vec<String> = found.map(short_name).collect();
-    let names = EXPECTED.into_iter().map(|(short, _)| short);
-    names.filter(move |short| !found.iter().any(|f| f == short))
+/// The expected adapters and tiers, as labels, that are not among `devices`.
+pub fn missing(devices: &[TestDevice]) -> Vec<String> {
+    EXPECTED
+        .iter()
+        .flat_map(|e| e.tiers.iter().map(|t| format!("{}/{}", e.name, t.name())))
+        .filter(|label| !devices.iter().any(|d| d.label == *label))
+        .collect()
 }
 
-/// Runs every case on every device; expected adapters that are missing give ignored tests.
-pub fn run(cases: Vec<Case>) -> ! {
-    let _ = env_logger::builder().is_test(true).try_init();
-    let arguments = Arguments::from_args();
+/// The expected adapters that are not listed at all.
+pub fn missing_adapters(found: &[DeviceInfo]) -> Vec<&'static str> {
+    let found: Vec<String> = found.iter().map(short_name).collect();
+    let names = EXPECTED.iter().map(|e| e.name);
+    names.filter(|n| !found.iter().any(|f| f == n)).collect()
+}
+
+/// An ignored test, in the place of one whose adapter is missing.
+pub fn ignored(id: String) -> Trial {
+    Trial::test(id, || Ok(())).with_ignored_flag(true)
+}
+
+/// The trials of one test: one a device, and an ignored one for each that is missing.
+pub fn on_each(
+    devices: &[TestDevice],
+    name: &str,
+    test: impl Fn(&TestDevice) -> Result<(), Failed> + Clone + Send + 'static,
+) -> Vec<Trial> {
+    let here = devices.iter().map(|device| {
+        let (device, test) = (device.clone(), test.clone());
+        Trial::test(format!("{}/{name}", device.label), move || test(&device))
+    });
+    let gone = missing(devices).into_iter();
+    here.chain(gone.map(|label| ignored(format!("{label}/{name}"))))
+        .collect()
+}
+
+/// Runs the self-test's cases of one scope on every device.
+pub fn run_selftest(scope: Scope) -> ! {
     let devices = devices();
     let mut trials = Vec::new();
-    for device in &devices {
-        for (name, case) in &cases {
-            let (device, case) = (device.clone(), *case);
-            trials.push(Trial::test(format!("{}/{name}", device.label), move || {
-                case(&device)
+    for case in selftest::cases() {
+        if case.scope == scope {
+            trials.extend(on_each(&devices, &case.id(), move |d| {
+                if scope == Scope::Plan {
+                    d.prepare();
+                }
+                (case.run)(&d.gpu, d.size).map_err(Failed::from)
             }));
         }
     }
-    for short in missing(devices.iter().map(|d| d.gpu.info())) {
-        for (name, _) in &cases {
-            let name = format!("{short}/missing/{name}");
-            trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
-        }
-    }
-    libtest_mimic::run(&arguments, trials).exit()
+    run(trials)
 }
 
-/// Fails with a message.
-#[macro_export]
+/// Runs trials as the command line says.
+pub fn run(trials: Vec<Trial>) -> ! {
+    let _ = env_logger::builder().is_test(true).try_init();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit()
+}
+
+/// Fails with a message unless a condition holds.
 macro_rules! ensure {
     ($cond:expr, $($message:tt)+) => {
         if !$cond {
@@ -107,3 +182,4 @@ macro_rules! ensure {
         }
     };
 }
+pub(crate) use ensure;

@@ -1,0 +1,259 @@
+//! Self-test: every kernel on a device against the CPU.
+//!
+//! [`cases`] is the one list of what is tested; the `selftest` command runs it on a user's machine
+//! and the integration tests run it on every adapter of theirs. Each case makes its inputs from a
+//! fixed seed, records a plan, and compares what the device gives with what arkworks computes.
+
+mod field;
+mod msm;
+mod ntt;
+mod points;
+mod proof;
+mod report;
+mod rows;
+
+pub use report::{AdapterReport, CaseReport, CompileTime, SelftestReport, TierReport, run};
+
+use crate::curve::{Bls12381, Bn254, CurveId, GpuCurve};
+use crate::device::recording::{BufferId, Recording};
+use crate::device::{DeviceInfo, GpuDevice, RunOptions, RunOutput};
+use crate::kernels::Kernel;
+use crate::ntt::push_scalar;
+use ark_ff::UniformRand;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Fails with what was wrong.
+type Outcome = Result<(), String>;
+
+/// How large the inputs of the cases are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    /// What a software adapter does in seconds.
+    Small,
+    /// Several passes, levels and workgroups of everything.
+    Large,
+}
+
+impl Size {
+    /// The size that suits a device.
+    pub fn of(info: &DeviceInfo) -> Self {
+        if info.software {
+            Self::Small
+        } else {
+            Self::Large
+        }
+    }
+
+    fn pick<T>(self, small: T, large: T) -> T {
+        match self {
+            Self::Small => small,
+            Self::Large => large,
+        }
+    }
+}
+
+/// What a case is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A kernel or two by themselves.
+    Kernel,
+    /// A plan of many kernels.
+    Plan,
+}
+
+/// One case over one curve.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub name: &'static str,
+    pub curve: CurveId,
+    pub scope: Scope,
+    /// The kernels whose results decide the outcome.
+    pub kernels: &'static [Kernel],
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What was wrong, in words.
+    pub run: fn(&Arc<GpuDevice>, Size) -> Result<(), String>,
+}
+
+impl Case {
+    /// `name/curve`
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.name, self.curve)
+    }
+}
+
+/// Kernels of every multi-scalar multiplication.
+macro_rules! msm_kernels {
+    ($($more:ident),*) => {
+        &[
+            Kernel::MsmDigits,
+            Kernel::ScanBlock,
+            Kernel::ScanAdd,
+            Kernel::MsmScatter,
+            $(Kernel::$more,)*
+            Kernel::PointsExport,
+        ]
+    };
+}
+const MSM_G1: &[Kernel] = msm_kernels!(MsmAccumulateG1, MsmMergeG1, MsmReduceG1);
+const MSM_G2: &[Kernel] = msm_kernels!(MsmAccumulateG2, MsmMergeG2, MsmReduceG2);
+
+/// The cases over one curve, simple ones first: where a kernel is broken, the first failure is
+/// nearest to the cause.
+fn cases_over<C: GpuCurve>() -> Vec<Case> {
+    use Scope::{Kernel as One, Plan};
+    let case = |name, scope, kernels, run| Case {
+        name,
+        curve: C::ID,
+        scope,
+        kernels,
+        run,
+    };
+    vec![
+        case(
+            "scan",
+            One,
+            &[Kernel::ScanBlock, Kernel::ScanAdd],
+            field::scan::<C>,
+        ),
+        case(
+            "field_ops_fr",
+            One,
+            &[Kernel::FieldOpsFr],
+            field::operations_fr::<C>,
+        ),
+        case(
+            "field_ops_fq",
+            One,
+            &[Kernel::FieldOpsFq],
+            field::operations_fq::<C>,
+        ),
+        case(
+            "pointwise_mul",
+            One,
+            &[Kernel::PointwiseMul],
+            field::pointwise_mul::<C>,
+        ),
+        case("quotient", One, &[Kernel::Quotient], field::quotient::<C>),
+        case(
+            "row_product",
+            One,
+            &[Kernel::RowProduct],
+            rows::row_product::<C>,
+        ),
+        case(
+            "point_ops_g1",
+            One,
+            &[Kernel::PointOpsG1, Kernel::PointsExport],
+            points::operations_g1::<C>,
+        ),
+        case(
+            "point_ops_g2",
+            One,
+            &[Kernel::PointOpsG2, Kernel::PointsExport],
+            points::operations_g2::<C>,
+        ),
+        case("ntt", Plan, &[Kernel::NttPass], ntt::transforms::<C>),
+        case("msm_sizes_g1", Plan, MSM_G1, msm::sizes_g1::<C>),
+        case("msm_sizes_g2", Plan, MSM_G2, msm::sizes_g2::<C>),
+        case("msm_skewed_g1", Plan, MSM_G1, msm::skewed_g1::<C>),
+        case("msm_skewed_g2", Plan, MSM_G2, msm::skewed_g2::<C>),
+        case("msm_windows", Plan, MSM_G1, msm::windows::<C>),
+        case("msm_large", Plan, MSM_G1, msm::large::<C>),
+        case("proof_circom", Plan, PROOF, proof::circom::<C>),
+        case("proof_libsnark", Plan, PROOF, proof::libsnark::<C>),
+    ]
+}
+
+/// Kernels that a proof runs besides those of the multi-scalar multiplications, which their own
+/// cases test harder.
+const PROOF: &[Kernel] = &[
+    Kernel::RowProduct,
+    Kernel::PointwiseMul,
+    Kernel::NttPass,
+    Kernel::Quotient,
+];
+
+/// Every case over every curve.
+pub fn cases() -> Vec<Case> {
+    [cases_over::<Bn254>(), cases_over::<Bls12381>()].concat()
+}
+
+/// Fails with a message unless a condition holds.
+macro_rules! ensure {
+    ($cond:expr, $($message:tt)+) => {
+        if !$cond {
+            return Err(format!($($message)+));
+        }
+    };
+}
+use ensure;
+
+fn rng(seed: u64) -> StdRng {
+    StdRng::seed_from_u64(seed)
+}
+
+/// Uploads bytes into a new buffer.
+fn upload(rec: &mut Recording, label: &'static str, bytes: Vec<u8>) -> BufferId {
+    crate::ntt::upload(rec, label, &bytes.into())
+}
+
+fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, String> {
+    gpu.run(rec, &RunOptions::default())
+        .map_err(|e| e.to_string())
+}
+
+/// Random scalars.
+fn random<C: GpuCurve>(n: usize, rng: &mut StdRng) -> Vec<C::Fr> {
+    (0..n).map(|_| C::Fr::rand(rng)).collect()
+}
+
+/// Scalars in the form at rest.
+fn at_rest<C: GpuCurve>(v: &[C::Fr]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32 * v.len());
+    v.iter().for_each(|x| push_scalar::<C>(x, &mut out));
+    out
+}
+
+/// Compares scalars that the device gave, in the form at rest, with what they should be.
+fn expect_scalars<C: GpuCurve>(got: &[u8], expected: &[C::Fr], what: &str) -> Outcome {
+    ensure!(
+        got.len() == 32 * expected.len(),
+        "{what}: {} bytes",
+        got.len()
+    );
+    let n = expected.len();
+    for (i, (bytes, expected)) in got.chunks_exact(32).zip(expected).enumerate() {
+        let got = C::fr_from_montgomery(bytes)
+            .ok_or_else(|| format!("{what}: element {i} of {n} is not below the modulus"))?;
+        ensure!(got == *expected, "{what}: element {i} of {n}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_covered_over_every_curve() {
+        for curve in CurveId::ALL {
+            for kernel in Kernel::ALL {
+                let covers = |c: &Case| c.curve == curve && c.kernels.contains(&kernel);
+                assert!(cases().iter().any(covers), "{} {curve}", kernel.name());
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let mut ids: Vec<_> = cases().iter().map(Case::id).collect();
+        ids.sort();
+        assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+    }
+}

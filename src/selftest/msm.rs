@@ -1,0 +1,168 @@
+//! Multi-scalar multiplications.
+
+use super::{Outcome, Size, ensure, rng, run_recording, upload};
+use crate::curve::{G1, G1Affine, G2, G2Affine, GpuCurve};
+use crate::device::GpuDevice;
+use crate::device::recording::Recording;
+use crate::msm::{Geometry, Group, finish_g1, finish_g2, record_sort, record_sums, scalar_bits};
+use crate::proving_key::{g1_to_raw, g2_to_raw};
+use ark_ec::{AffineRepr, CurveGroup, PrimeGroup, VariableBaseMSM};
+use ark_ff::{BigInteger, PrimeField, UniformRand};
+use rand::rngs::StdRng;
+use std::sync::Arc;
+
+/// What the scalars of a case look like.
+#[derive(Clone, Copy, Debug)]
+enum Scalars {
+    Uniform,
+    Zeros,
+    Ones,
+    Equal,
+    MinusOne,
+    Boolean,
+}
+
+const SKEWED: [Scalars; 5] = [
+    Scalars::Zeros,
+    Scalars::Ones,
+    Scalars::Equal,
+    Scalars::MinusOne,
+    Scalars::Boolean,
+];
+
+fn scalars<F: PrimeField>(kind: Scalars, n: usize, rng: &mut StdRng) -> Vec<F> {
+    let fixed = F::rand(rng);
+    (0..n)
+        .map(|i| match kind {
+            Scalars::Uniform => F::rand(rng),
+            Scalars::Zeros => F::zero(),
+            Scalars::Ones => F::one(),
+            Scalars::Equal => fixed,
+            Scalars::MinusOne => -F::one(),
+            Scalars::Boolean => F::from(u64::from(i * 7 % 3 == 1)),
+        })
+        .collect()
+}
+
+/// A few distinct points, then repeats with signs and infinities: cheap to make, and full of the
+/// special cases of the addition (p07, p08).
+fn points<P: PrimeGroup + CurveGroup>(n: usize, rng: &mut StdRng) -> Vec<P::Affine> {
+    let distinct: Vec<P> = (0..n.min(64))
+        .map(|_| P::generator() * P::ScalarField::rand(rng))
+        .collect();
+    let affine = P::normalize_batch(&distinct);
+    (0..n)
+        .map(|i| match (i / 64) % 4 {
+            3 if i % 5 == 0 => P::Affine::zero(),
+            1 => (-affine[i % 64].into_group()).into_affine(),
+            _ => affine[i % 64],
+        })
+        .collect()
+}
+
+/// Window sums from the device.
+fn on_device<C: GpuCurve>(
+    gpu: &GpuDevice,
+    group: Group,
+    scalars: &[C::Fr],
+    bases: Vec<u8>,
+    window: Option<u32>,
+) -> Result<(Vec<u8>, Geometry), String> {
+    let n = scalars.len();
+    let bits = scalar_bits::<C>();
+    let max_binding = gpu.limits().plan().max_binding;
+    let geometry = match window {
+        Some(c) => Geometry::with_window(n, bits, c, max_binding),
+        None => Geometry::new(n, n, bits, group.point_bytes(C::ID), max_binding),
+    };
+    let geometry = geometry.ok_or_else(|| format!("{n} scalars fit no binding"))?;
+    let mut rec = Recording::new();
+    let canonical = |x: &C::Fr| x.into_bigint().to_bytes_le();
+    let scalars = upload(
+        &mut rec,
+        "scalars",
+        scalars.iter().flat_map(canonical).collect(),
+    );
+    let bases = upload(&mut rec, "bases", bases);
+    let (scalars, bases) = (rec.whole(scalars), rec.whole(bases));
+    let sorted = record_sort(&mut rec, C::ID, scalars, geometry);
+    let sums = record_sums(&mut rec, C::ID, group, &sorted, bases);
+    let mut output = run_recording(gpu, &rec)?;
+    let bytes = output.downloads.swap_remove(sums.download.0 as usize);
+    Ok((bytes, geometry))
+}
+
+fn check_g1<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars, window: Option<u32>) -> Outcome {
+    let rng = &mut rng(n as u64);
+    let s = scalars::<C::Fr>(kind, n, rng);
+    let bases: Vec<G1Affine<C>> = points::<G1<C>>(n, rng);
+    let mut raw = Vec::new();
+    bases.iter().for_each(|p| g1_to_raw::<C>(p, &mut raw));
+    let (bytes, geometry) = on_device::<C>(gpu, Group::G1, &s, raw, window)?;
+    let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
+    let got = finish_g1::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
+    let expected = G1::<C>::msm_unchecked(&bases, &s);
+    ensure!(got == expected, "{}: wrong sum", what());
+    Ok(())
+}
+
+fn check_g2<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars) -> Outcome {
+    let rng = &mut rng(n as u64);
+    let s = scalars::<C::Fr>(kind, n, rng);
+    let bases: Vec<G2Affine<C>> = points::<G2<C>>(n, rng);
+    let mut raw = Vec::new();
+    bases.iter().for_each(|p| g2_to_raw::<C>(p, &mut raw));
+    let (bytes, geometry) = on_device::<C>(gpu, Group::G2, &s, raw, None)?;
+    let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
+    let got = finish_g2::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
+    let expected = G2::<C>::msm_unchecked(&bases, &s);
+    ensure!(got == expected, "{}: wrong sum", what());
+    Ok(())
+}
+
+/// p09: no hidden precondition on the length.
+pub(super) fn sizes_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let small: &[usize] = &[1, 2, 33, 65];
+    let large: &[usize] = &[
+        1, 2, 3, 31, 32, 33, 63, 64, 65, 237, 255, 256, 257, 511, 512, 513, 1023, 1025,
+    ];
+    size.pick(small, large)
+        .iter()
+        .try_for_each(|n| check_g1::<C>(gpu, *n, Scalars::Uniform, None))
+}
+
+/// As [`sizes_g1`].
+pub(super) fn sizes_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let small: &[usize] = &[1, 33];
+    let large: &[usize] = &[1, 2, 31, 64, 257, 1025];
+    size.pick(small, large)
+        .iter()
+        .try_for_each(|n| check_g2::<C>(gpu, *n, Scalars::Uniform))
+}
+
+/// p08, p68: the sum is right whatever the scalars are.
+pub(super) fn skewed_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    SKEWED
+        .iter()
+        .try_for_each(|kind| check_g1::<C>(gpu, size.pick(70, 3000), *kind, None))
+}
+
+/// As [`skewed_g1`].
+pub(super) fn skewed_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    // Equal scalars meet what the others do, and doublings besides.
+    let small: &[Scalars] = &[Scalars::Equal];
+    size.pick(small, &SKEWED)
+        .iter()
+        .try_for_each(|kind| check_g2::<C>(gpu, size.pick(40, 300), *kind))
+}
+
+/// Every digit size gives the same sum.
+pub(super) fn windows<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let (n, mut windows) = size.pick((20, 2..=5), (300, 2..=13));
+    windows.try_for_each(|c| check_g1::<C>(gpu, n, Scalars::Uniform, Some(c)))
+}
+
+/// Many runs and levels.
+pub(super) fn large<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    check_g1::<C>(gpu, size.pick(513, 131_071), Scalars::Uniform, None)
+}

@@ -1,0 +1,82 @@
+//! Transforms.
+
+use super::{Outcome, Size, at_rest, expect_scalars, random, rng, run_recording};
+use crate::curve::GpuCurve;
+use crate::device::GpuDevice;
+use crate::device::recording::Recording;
+use crate::domain::{Domain, RootConvention};
+use crate::ntt::{Finish, Order, PowerTable, TransformTables, record_transform};
+use ark_ff::{FftField, Field, One};
+use ark_poly::{EvaluationDomain, Radix2EvaluationDomain};
+use std::sync::Arc;
+
+/// Values to coefficients, and to values on a coset, in both root conventions, at sizes of one and
+/// of several passes.
+pub(super) fn transforms<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let small: &[u32] = &[1, 2, 5, 9, 10];
+    let large: &[u32] = &[1, 2, 3, 7, 8, 9, 10, 11, 14, 16, 17];
+    for &log_n in size.pick(small, large) {
+        for roots in [RootConvention::Snarkjs, RootConvention::Arkworks] {
+            transform::<C>(gpu, log_n, roots).map_err(|e| format!("2^{log_n}, {roots:?}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn transform<C: GpuCurve>(gpu: &GpuDevice, log_n: u32, roots: RootConvention) -> Outcome {
+    let n = 1usize << log_n;
+    let no_domain = || format!("no domain of {n} elements");
+    let invert = |x: C::Fr| x.inverse().expect("not zero");
+    let domain = Domain::<C::Fr>::new(log_n, roots).ok_or_else(no_domain)?;
+    let reference = Radix2EvaluationDomain {
+        group_gen: domain.generator,
+        group_gen_inv: invert(domain.generator),
+        ..Radix2EvaluationDomain::<C::Fr>::new(n).ok_or_else(no_domain)?
+    };
+    let coefficients = random::<C>(n, &mut rng(4 + u64::from(log_n)));
+    let values = reference.fft(&coefficients);
+    let shift = C::Fr::GENERATOR;
+    let mut power = C::Fr::one();
+    let mut shifted = coefficients.clone();
+    for x in &mut shifted {
+        *x *= power;
+        power *= shift;
+    }
+    let coset_values = reference.fft(&shifted);
+
+    let mut rec = Recording::new();
+    let [inverse, forward] = [true, false].map(|inverse| {
+        let tables = TransformTables::new::<C>(log_n, roots, inverse);
+        tables.map(|t| t.upload(&mut rec))
+    });
+    let (inverse, forward) = inverse.zip(forward).ok_or_else(no_domain)?;
+    let n_inv = invert(C::Fr::from(n as u64));
+    let scale = PowerTable::new::<C>(C::Fr::one(), n_inv, log_n).upload(&mut rec);
+    let coset = PowerTable::new::<C>(shift, n_inv, log_n).upload(&mut rec);
+    let [x, y, z] = ["x", "y", "z"].map(|label| {
+        let id = rec.transient(label, 32 * n as u64);
+        rec.whole(id)
+    });
+    let values = at_rest::<C>(&values);
+    rec.upload(x, values.clone().into());
+    rec.upload(z, values.into());
+    // To coefficients in natural order, out of place.
+    let natural = Finish {
+        powers: Some(scale),
+        natural: true,
+    };
+    record_transform::<C>(&mut rec, &inverse, Order::NaturalToReversed, x, y, natural);
+    rec.download(y);
+    // To values on the coset, in place.
+    let to_coset = Finish {
+        powers: Some(coset),
+        natural: false,
+    };
+    record_transform::<C>(&mut rec, &inverse, Order::NaturalToReversed, z, z, to_coset);
+    let plain = Finish::default();
+    record_transform::<C>(&mut rec, &forward, Order::ReversedToNatural, z, z, plain);
+    rec.download(z);
+    let output = run_recording(gpu, &rec)?;
+    expect_scalars::<C>(&output.downloads[0], &coefficients, "coefficients")?;
+    expect_scalars::<C>(&output.downloads[1], &coset_values, "values on a coset")
+}
