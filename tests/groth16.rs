@@ -170,7 +170,7 @@ fn main() {
         for backend in &backends {
             let id = format!("{}/{name}", backend.label);
             let (fixture, backend) = (fixture.clone(), backend.clone());
-            trials.push(Trial::test(id, move || {
+            trials.push(common::trial(id, move || {
                 let (case, loaded) = &*fixture;
                 let loaded: &Result<Fixture, String> =
                     loaded.get_or_init(|| Fixture::load(case).map_err(|e| message(&e)));

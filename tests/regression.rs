@@ -139,25 +139,24 @@ fn p10_p15_nothing_is_written(selector: &str) -> Outcome {
     witness[low] ^= 1;
     std::fs::write(at("wrong.wtns"), witness)?;
     std::fs::create_dir(at("out"))?;
-    let run = |witness: &Path, drivers: Option<&str>| {
+    let run = |witness: &Path, drivers: bool| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_groth16-gpu"));
         command
             .arg("prove")
             .args([&fixture.join("circuit.zkey"), witness])
             .args([at("out/proof.json"), at("out/public.json")])
             .args(["--json", "--device", selector]);
-        if let Some(drivers) = drivers {
-            command.env("VK_DRIVER_FILES", drivers);
-            command.env("VK_ICD_FILENAMES", drivers);
+        if !drivers {
+            common::without_drivers(&mut command);
         }
         let output = command.output().expect("the tool runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         (output.status.code(), text)
     };
-    let (code, text) = run(&at("wrong.wtns"), None);
+    let (code, text) = run(&at("wrong.wtns"), true);
     ensure!(code == Some(1) && text.contains("unsatisfied"), "{text}");
     if selector != "cpu" && cfg!(target_os = "linux") {
-        let (code, text) = run(&fixture.join("witness.wtns"), Some("/nonexistent"));
+        let (code, text) = run(&fixture.join("witness.wtns"), false);
         ensure!(code == Some(3) && text.contains("no_device"), "{text}");
     }
     let left = std::fs::read_dir(at("out"))?.count();
@@ -569,12 +568,12 @@ fn main() {
         ("p65_concurrent_proofs", p65_concurrent_proofs),
     ];
     for (name, test) in backends {
-        trials.push(Trial::test(format!("cpu/{name}"), move || {
+        trials.push(common::trial(format!("cpu/{name}"), move || {
             test(&Device::Cpu)
         }));
         for d in &devices {
             let (id, device) = (format!("{}/{name}", d.label), Device::Gpu(d.gpu.clone()));
-            trials.push(Trial::test(id, move || test(&device)));
+            trials.push(common::trial(id, move || test(&device)));
         }
         for label in &missing {
             trials.push(common::ignored(format!("{label}/{name}")));
@@ -595,7 +594,7 @@ fn main() {
             // Times of unoptimised code say nothing.
             let skip = cfg!(debug_assertions) && name.starts_with("p68");
             let (id, d) = (format!("{}/{name}", d.label), d.clone());
-            trials.push(Trial::test(id, move || test(&d)).with_ignored_flag(skip));
+            trials.push(common::trial(id, move || test(&d)).with_ignored_flag(skip));
         }
         for label in &missing {
             trials.push(common::ignored(format!("{label}/{name}")));
@@ -611,7 +610,7 @@ fn main() {
     );
     for selector in selectors {
         let id = format!("device_{selector}/{name}");
-        trials.push(Trial::test(id, move || {
+        trials.push(common::trial(id, move || {
             p10_p15_nothing_is_written(&selector)
         }));
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::ensure;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -83,15 +83,11 @@ fn nothing_to_test() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("report.json");
     let report = file.display().to_string();
-    for (device, drivers) in [("cpu", None), ("software", Some("/nonexistent"))] {
+    for (device, drivers) in [("cpu", true), ("software", false)] {
         let args = ["--device", device, "--json", "--report", &report];
         let mut command = selftest(&args, folder.path());
-        if let Some(drivers) = drivers {
-            if !cfg!(target_os = "linux") {
-                continue;
-            }
-            command.env("VK_DRIVER_FILES", drivers);
-            command.env("VK_ICD_FILENAMES", drivers);
+        if !drivers {
+            common::without_drivers(&mut command);
         }
         let output = command.output()?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -107,11 +103,11 @@ fn main() {
     let adapters = common::adapters();
     let lavapipe = adapters.iter().find(|(name, _)| name == "lavapipe");
     let trials = vec![
-        Trial::test("nothing_to_test", nothing_to_test),
+        common::trial("nothing_to_test".to_owned(), nothing_to_test),
         match lavapipe {
             Some((_, info)) => {
                 let device = info.index.to_string();
-                Trial::test(format!("lavapipe/{name}"), move || {
+                common::trial(format!("lavapipe/{name}"), move || {
                     passes_and_compiles_in_time(&device)
                 })
             }

@@ -5,13 +5,15 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 use groth16_gpu::curve::CurveId;
-use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, GpuDevice};
+use groth16_gpu::device::{Backend, Device, DeviceInfo, DeviceOptions, GpuDevice};
 use groth16_gpu::kernels::{Kernel, WordTier};
 use groth16_gpu::selftest::{self, Scope, Size};
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::Command;
 use std::sync::{Arc, Once};
+use std::time::Instant;
 
-/// A software adapter that the suite expects.
+/// A software adapter that the suite expects, through Vulkan.
 struct Expected {
     /// As test ids have it.
     name: &'static str,
@@ -71,11 +73,28 @@ impl TestDevice {
 
 pub fn short_name(info: &DeviceInfo) -> String {
     let lower = info.name.to_lowercase();
-    let known = EXPECTED.iter().find(|e| lower.contains(e.listed));
+    let known = EXPECTED
+        .iter()
+        .find(|e| lower.contains(e.listed) && info.backend == Backend::Vulkan);
     known.map_or_else(
-        || lower.replace(|c: char| !c.is_ascii_alphanumeric(), "_"),
+        || {
+            let plain = lower.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+            format!("{plain}_{}", info.backend.name())
+        },
         |e| e.name.to_owned(),
     )
+}
+
+/// Hides every driver from a command.
+pub fn without_drivers(command: &mut Command) {
+    for variable in [
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "__EGL_VENDOR_LIBRARY_FILENAMES",
+        "LIBGL_DRIVERS_PATH",
+    ] {
+        command.env(variable, "/nonexistent");
+    }
 }
 
 /// How the tests open a device.
@@ -136,6 +155,17 @@ pub fn ignored(id: String) -> Trial {
     Trial::test(id, || Ok(())).with_ignored_flag(true)
 }
 
+/// A test whose time `RUST_LOG=info` shows.
+pub fn trial(id: String, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    let label = id.clone();
+    Trial::test(id, move || {
+        let start = Instant::now();
+        let outcome = test();
+        log::info!("{label}: {:?}", start.elapsed());
+        outcome
+    })
+}
+
 /// The trials of one test: one a device, and an ignored one for each that is missing.
 pub fn on_each(
     devices: &[TestDevice],
@@ -144,7 +174,7 @@ pub fn on_each(
 ) -> Vec<Trial> {
     let here = devices.iter().map(|device| {
         let (device, test) = (device.clone(), test.clone());
-        Trial::test(format!("{}/{name}", device.label), move || test(&device))
+        trial(format!("{}/{name}", device.label), move || test(&device))
     });
     let gone = missing(devices).into_iter();
     here.chain(gone.map(|label| ignored(format!("{label}/{name}"))))
@@ -170,7 +200,7 @@ pub fn run_selftest(scope: Scope) -> ! {
 
 /// Runs trials as the command line says.
 pub fn run(trials: Vec<Trial>) -> ! {
-    let _ = env_logger::builder().is_test(true).try_init();
+    let _ = env_logger::try_init();
     libtest_mimic::run(&Arguments::from_args(), trials).exit()
 }
 
