@@ -21,7 +21,7 @@ use groth16_gpu::verify::verify;
 use groth16_gpu::verifying_key::VerifyingKey;
 use groth16_gpu::with_curve;
 use groth16_gpu::witness::Witness;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

@@ -24,7 +24,7 @@ use groth16_gpu::verify::verify;
 use groth16_gpu::with_curve;
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, Result};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
