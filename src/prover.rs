@@ -10,6 +10,7 @@ use crate::gpu_proof::DeviceKey;
 use crate::proof::{CurveProof, Proof, ProofSums};
 use crate::proving_key::{ProvingKey, g1_from_raw, g2_from_raw};
 use crate::report::{Phase, PhaseClock, ProofReport, peak_host_bytes};
+use crate::trace::Trace;
 use crate::verify::verify;
 use crate::verifying_key::VerifyingKey;
 use crate::with_curve;
@@ -33,6 +34,8 @@ pub struct ProveOptions {
     pub progress: Option<Progress>,
     /// What to do when the device fails.
     pub fallback: Fallback,
+    /// Where to record what the proof does when.
+    pub trace: Option<Trace>,
 }
 
 /// What to do when a device fails or has too little memory.
@@ -52,6 +55,7 @@ impl Default for ProveOptions {
             cancel: None,
             progress: None,
             fallback: Fallback::Never,
+            trace: None,
         }
     }
 }
@@ -223,7 +227,7 @@ impl Prover {
         options: &ProveOptions,
         blinding: Blinding<C>,
     ) -> Result<(Proof, ProofReport)> {
-        let mut clock = PhaseClock::start();
+        let mut clock = PhaseClock::traced(options.trace.clone());
         let control = options.control();
         key.check_witness(witness)?;
         let vk = options

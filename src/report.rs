@@ -1,5 +1,7 @@
 //! What a proof took: times, memory, and who computed it.
 
+use crate::cpu;
+use crate::trace::Trace;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -58,6 +60,7 @@ pub struct PhaseClock {
     start: Instant,
     last: Instant,
     phases: Vec<Phase>,
+    trace: Option<Trace>,
 }
 
 impl PhaseClock {
@@ -67,11 +70,23 @@ impl PhaseClock {
             start: now,
             last: now,
             phases: Vec::new(),
+            trace: None,
+        }
+    }
+    /// As [`Self::start`]; the CPU's phases become spans of the trace, too. A device's phases
+    /// overlap, and the device records them itself.
+    pub fn traced(trace: Option<Trace>) -> Self {
+        Self {
+            trace,
+            ..Self::start()
         }
     }
     /// Ends a phase that began where the last one ended.
-    pub fn end_phase(&mut self, name: &str, backend: &str, bytes: u64) -> &mut Phase {
+    pub fn end_phase(&mut self, name: &'static str, backend: &str, bytes: u64) -> &mut Phase {
         let now = Instant::now();
+        if let Some(trace) = self.trace.as_ref().filter(|_| backend == cpu::BACKEND) {
+            trace.host(name, self.last, now);
+        }
         self.phases.push(Phase {
             name: name.into(),
             backend: backend.into(),
@@ -84,7 +99,7 @@ impl PhaseClock {
     }
     /// Ends several phases at once: those of `parts` with the wall times that were measured
     /// elsewhere, then `rest` with what is left of the time since the last phase.
-    pub fn end_phases(&mut self, parts: Vec<Phase>, rest: &str, backend: &str) {
+    pub fn end_phases(&mut self, parts: Vec<Phase>, rest: &'static str, backend: &str) {
         let known: f64 = parts.iter().map(|p| p.wall_ms).sum();
         self.phases.extend(parts);
         self.end_phase(rest, backend, 0).wall_ms -= known;
@@ -138,12 +153,15 @@ mod tests {
 
     #[test]
     fn phases_add_up_to_the_wall_time() {
-        let mut clock = PhaseClock::start();
-        for name in ["a", "b", "c"] {
+        let trace = Trace::new();
+        let mut clock = PhaseClock::traced(Some(trace.clone()));
+        for (name, backend) in [("a", "cpu"), ("b", "wgpu"), ("c", "cpu")] {
             std::thread::sleep(std::time::Duration::from_millis(2));
-            clock.end_phase(name, "cpu", 0);
+            clock.end_phase(name, backend, 0);
         }
         let (wall, phases) = clock.finish();
+        let spans: Vec<_> = trace.spans().into_iter().map(|s| s.name).collect();
+        assert_eq!(spans, ["a", "c"], "the CPU's phases");
         let sum: f64 = phases.iter().map(|p| p.wall_ms).sum();
         assert!((wall - sum).abs() < 1e-6 && wall >= 6.0);
     }
