@@ -1,7 +1,8 @@
-//! What a caller holds of a long call: cancellation and progress.
+//! What a caller holds of a long call: cancellation, progress, priority.
 
 use crate::error::{Error, Result};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,6 +28,48 @@ impl CancelToken {
             return Err(Error::Cancelled);
         }
         Ok(())
+    }
+}
+
+/// Who goes first where calls wait for each other. One that was passed over 16 times is served
+/// before younger ones of any priority, so that nobody waits for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+    Critical,
+}
+
+impl Priority {
+    /// Lowest first.
+    pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Priority {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            Error::Usage(format!("unknown priority `{name}`; known: {known}"))
+        })
     }
 }
 
@@ -66,5 +109,19 @@ impl fmt::Debug for Control {
             .field("cancel", &self.cancel)
             .field("progress", &self.progress.is_some())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_have_names_and_an_order() {
+        for p in Priority::ALL {
+            assert_eq!(p.to_string().parse::<Priority>().unwrap(), p);
+        }
+        assert!(Priority::ALL.is_sorted());
+        assert_eq!("urgent".parse::<Priority>().unwrap_err().class(), "usage");
     }
 }

@@ -4,6 +4,7 @@
 //! compile what is not compiled yet; plan and reserve the memory; fill staging buffers; take the
 //! turn and submit; give the turn back and wait; return the memory.
 
+use crate::control::Priority;
 use crate::curve::CurveId;
 use crate::device::allocator::ALIGNMENT;
 use crate::device::arena::{BufferUse, Request, Reservation};
@@ -224,7 +225,7 @@ impl<'a> Run<'a> {
         let gpu = self.gpu;
         let options = self.options;
         let waiting = Instant::now();
-        self.turn = Some(gpu.queue.turn(&|| gpu.check(options))?);
+        self.turn = Some(gpu.queue.turn(Priority::Normal, &|| gpu.check(options))?);
         let taken = Instant::now();
         self.output.report.turn_wait_ms = ms(taken - waiting);
         if gpu.options.poison {

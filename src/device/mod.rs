@@ -9,6 +9,7 @@ pub mod allocator;
 pub mod arena;
 mod builtin;
 mod execute;
+pub mod line;
 pub mod pipelines;
 pub mod plan;
 pub mod queue;

@@ -1,7 +1,8 @@
 //! One queue per device: whose turn it is, how long submissions take, and how to stop waiting.
 
+use crate::control::Priority;
+use crate::device::line::Line;
 use crate::error::{Error, Result};
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,21 +10,33 @@ use std::time::{Duration, Instant};
 
 pub use crate::control::CancelToken;
 
-/// The right to submit, one holder at a time, in the order of asking.
+/// The right to submit, one holder at a time, in the order of a [`Line`].
 ///
 /// The holder's submissions follow each other without gaps from others. It gives the turn back as
 /// soon as its last one is in, so that the next holder's work queues up behind it.
 #[derive(Debug, Default)]
 pub struct DeviceQueue {
-    line: Mutex<Line>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    /// The front has the turn.
-    tickets: VecDeque<u64>,
-    next: u64,
+struct QueueState {
+    line: Line,
+    /// Ticket of the one that has the turn.
+    holder: Option<u64>,
+}
+
+impl QueueState {
+    /// Gives the turn to `ticket` if it is free and this one is next.
+    fn try_serve(&mut self, ticket: u64) -> bool {
+        let served = self.holder.is_none() && self.line.next() == Some(ticket);
+        if served {
+            self.line.serve(ticket);
+            self.holder = Some(ticket);
+        }
+        served
+    }
 }
 
 impl DeviceQueue {
@@ -36,35 +49,33 @@ impl DeviceQueue {
     ///
     /// # Errors
     /// What `check` returns.
-    pub fn turn(&self, check: &dyn Fn() -> Result<()>) -> Result<Turn<'_>> {
-        let mut line = self.lock();
-        let ticket = line.next;
-        line.next += 1;
-        line.tickets.push_back(ticket);
+    pub fn turn(&self, priority: Priority, check: &dyn Fn() -> Result<()>) -> Result<Turn<'_>> {
+        let mut state = self.lock();
         // Leaves the line on every way out of here.
         let turn = Turn {
             queue: self,
-            ticket,
+            ticket: state.line.join(priority),
         };
-        while line.tickets.front() != Some(&ticket) {
-            drop(line);
+        while !state.try_serve(turn.ticket) {
+            drop(state);
             check()?;
-            line = self.lock();
-            if line.tickets.front() == Some(&ticket) {
+            state = self.lock();
+            if state.try_serve(turn.ticket) {
                 break;
             }
             // The time-out is for `check` alone.
-            let wait = self.changed.wait_timeout(line, Duration::from_millis(20));
-            line = wait.unwrap_or_else(PoisonError::into_inner).0;
+            let wait = self.changed.wait_timeout(state, Duration::from_millis(20));
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
-        drop(line);
+        drop(state);
         check()?;
         Ok(turn)
     }
 
     /// Number of holders: one with the turn and the rest waiting.
     pub fn len(&self) -> usize {
-        self.lock().tickets.len()
+        let state = self.lock();
+        state.line.len() + usize::from(state.holder.is_some())
     }
 
     /// Whether nobody has the turn.
@@ -72,9 +83,9 @@ impl DeviceQueue {
         self.len() == 0
     }
 
-    /// The list is consistent after every statement, so a panic elsewhere does not matter.
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state is consistent after every statement, so a panic elsewhere does not matter.
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +98,13 @@ pub struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.queue.lock().tickets.retain(|&t| t != self.ticket);
+        let mut state = self.queue.lock();
+        if state.holder == Some(self.ticket) {
+            state.holder = None;
+        } else {
+            state.line.leave(self.ticket);
+        }
+        drop(state);
         self.queue.changed.notify_all();
     }
 }
@@ -351,12 +368,12 @@ mod tests {
     fn turns_come_in_order() {
         let queue = Arc::new(DeviceQueue::new());
         let order = Arc::new(Mutex::new(Vec::new()));
-        let first = queue.turn(&go).unwrap();
+        let first = queue.turn(Priority::Normal, &go).unwrap();
         let threads: Vec<_> = (0..5)
             .map(|i| {
                 let (q, o) = (queue.clone(), order.clone());
                 let thread = thread::spawn(move || {
-                    let _turn = q.turn(&go).unwrap();
+                    let _turn = q.turn(Priority::Normal, &go).unwrap();
                     o.lock().unwrap().push(i);
                 });
                 while queue.len() < i + 2 {
@@ -372,17 +389,46 @@ mod tests {
     }
 
     #[test]
+    fn the_urgent_go_first() {
+        let queue = Arc::new(DeviceQueue::new());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let first = queue.turn(Priority::Low, &go).unwrap();
+        let threads: Vec<_> = Priority::ALL
+            .into_iter()
+            .enumerate()
+            .map(|(i, priority)| {
+                let (q, o) = (queue.clone(), order.clone());
+                let thread = thread::spawn(move || {
+                    let _turn = q.turn(priority, &go).unwrap();
+                    o.lock().unwrap().push(priority);
+                });
+                while queue.len() < i + 2 {
+                    thread::yield_now();
+                }
+                thread
+            })
+            .collect();
+        drop(first);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        let served = order.lock().unwrap();
+        assert!(served.iter().rev().is_sorted(), "{served:?}");
+    }
+
+    #[test]
     fn cancelling_leaves_the_line() {
         let queue = DeviceQueue::new();
-        let held = queue.turn(&go).unwrap();
+        let held = queue.turn(Priority::Normal, &go).unwrap();
         let cancel = CancelToken::new();
         cancel.cancel();
         assert_eq!(
-            queue.turn(&|| cancel.check()).unwrap_err().class(),
+            queue
+                .turn(Priority::Normal, &|| cancel.check())
+                .unwrap_err()
+                .class(),
             "cancelled"
         );
         drop(held);
-        drop(queue.turn(&go).unwrap());
+        drop(queue.turn(Priority::Normal, &go).unwrap());
     }
 
     #[test]
@@ -390,11 +436,11 @@ mod tests {
         let queue = Arc::new(DeviceQueue::new());
         let q = queue.clone();
         let panicked = thread::spawn(move || {
-            let _turn = q.turn(&go).unwrap();
+            let _turn = q.turn(Priority::Normal, &go).unwrap();
             panic!("injected");
         });
         assert!(panicked.join().is_err());
-        drop(queue.turn(&go).unwrap());
+        drop(queue.turn(Priority::Normal, &go).unwrap());
     }
 
     #[test]
