@@ -143,9 +143,14 @@ pub enum Error {
     /// The device failed: lost, a rejected pipeline, or a submission that came back wrong.
     #[error("device fault on {device}: {message}")]
     DeviceFault { device: String, message: String },
-    /// A wait ran past its limit.
-    #[error("timed out after {seconds} s: {what}")]
-    Timeout { what: String, seconds: u64 },
+    /// A wait ran past its limit, or a call past its deadline.
+    #[error("{}", timeout_message(what, *seconds))]
+    Timeout {
+        /// What was not finished in time.
+        what: String,
+        /// The limit; 0 if it was below a second, or a deadline.
+        seconds: u64,
+    },
     /// The caller cancelled.
     #[error("cancelled")]
     Cancelled,
@@ -158,6 +163,13 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
+}
+
+fn timeout_message(what: &str, seconds: u64) -> String {
+    match seconds {
+        0 => format!("timed out: {what}"),
+        _ => format!("timed out after {seconds} s: {what}"),
+    }
 }
 
 impl Error {

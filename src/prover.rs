@@ -1,7 +1,7 @@
 //! The prover: sums from a backend, blinding and the last few additions on the host,
 //! self-verification, report ([Groth 2016](https://eprint.iacr.org/2016/260), §3.2).
 
-use crate::control::{CancelToken, Control, Progress};
+use crate::control::{CancelToken, Control, Priority, Progress};
 use crate::cpu;
 use crate::curve::{G1, G2, GpuCurve};
 use crate::device::{Device, GpuDevice, RunOptions, RunReport};
@@ -20,6 +20,7 @@ use ark_ff::UniformRand;
 use rand::rngs::OsRng;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use zeroize::{Zeroize, Zeroizing};
 
 /// How to prove.
@@ -36,6 +37,10 @@ pub struct ProveOptions {
     pub fallback: Fallback,
     /// Where to record what the proof does when.
     pub trace: Option<Trace>,
+    /// Who goes first where calls wait for each other: for memory, and for the device.
+    pub priority: Priority,
+    /// When the call is to give up, with [`Error::Timeout`].
+    pub deadline: Option<Instant>,
 }
 
 /// What to do when a device fails or has too little memory.
@@ -56,6 +61,8 @@ impl Default for ProveOptions {
             progress: None,
             fallback: Fallback::Never,
             trace: None,
+            priority: Priority::Normal,
+            deadline: None,
         }
     }
 }
@@ -74,6 +81,8 @@ impl ProveOptions {
         Control {
             cancel: self.cancel.clone(),
             progress: self.progress.clone(),
+            priority: self.priority,
+            deadline: self.deadline,
         }
     }
 }
@@ -191,7 +200,7 @@ impl Prover {
     ///   together, `bad_scalar`, `bad_coefficient` and `invalid_point` for values out of range;
     /// * [`Error::Unsatisfied`] if the proof does not verify because of the witness;
     /// * [`Error::SelfVerification`] if it does not verify because the device computed wrongly;
-    /// * [`Error::Cancelled`];
+    /// * [`Error::Cancelled`], and [`Error::Timeout`] after the deadline;
     /// * `missing_section` if `options.self_verify` and the key has no verifying part.
     pub fn prove(
         &self,
@@ -304,7 +313,7 @@ impl Prover {
                     e @ (Error::OutOfMemory { .. }
                     | Error::DeviceFault { .. }
                     | Error::Timeout { .. }),
-                ) if options.fallback == Fallback::Cpu => {
+                ) if options.fallback == Fallback::Cpu && control.check().is_ok() => {
                     log::warn!("{e}; proving on the CPU instead");
                     clock.end_phase("failed_device", WGPU, 0);
                     reason = Some(e.to_string());
@@ -330,18 +339,20 @@ impl Prover {
         control: &Control,
         clock: &mut PhaseClock,
     ) -> Result<BackendSums<C>> {
-        let progress = control.progress.clone();
-        let options = RunOptions {
-            cancel: control.cancel.clone(),
-            progress: progress.map(|p| -> crate::device::Progress {
-                Arc::new(move |done| p("device", 0.1 + 0.8 * done as f32))
-            }),
-        };
-        control.step("key to device", 0.0)?;
         let upload_options = RunOptions {
             cancel: control.cancel.clone(),
             progress: None,
+            priority: control.priority,
+            deadline: control.deadline,
         };
+        let progress = control.progress.clone();
+        let options = RunOptions {
+            progress: progress.map(|p| -> crate::device::Progress {
+                Arc::new(move |done| p("device", 0.1 + 0.8 * done as f32))
+            }),
+            ..upload_options.clone()
+        };
+        control.step("key to device", 0.0)?;
         let device_key = self.device_key::<C>(gpu, key, &upload_options)?;
         clock.end_phase("load_key", WGPU, 0);
         control.step("device", 0.1)?;

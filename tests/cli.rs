@@ -632,6 +632,21 @@ fn quiet_is_quiet() {
     assert!(output.stdout.is_empty() && output.stderr.is_empty());
 }
 
+/// What is not finished in time is an error, and leaves nothing behind.
+#[test]
+fn timeout() {
+    let dir = chain14();
+    let place = Place::new();
+    let (key, witness) = (dir.join("circuit.zkey"), dir.join("witness.wtns"));
+    let output = place.prove(&key, &witness, &["--timeout", "0.000001"]);
+    assert_eq!(unlike_failure(&output, "timeout", &["deadline"]), None);
+    assert!(place.is_empty());
+    let output = place.prove(&key, &witness, &["--timeout", "600"]);
+    assert_eq!(output.status.code(), Some(0));
+    let output = place.prove(&key, &witness, &["--timeout", "soon"]);
+    assert_eq!(unlike_failure(&output, "usage", &["soon"]), None);
+}
+
 /// p40: a host budget that the key does not fit is an error before any work.
 #[test]
 fn p40_host_limit() {

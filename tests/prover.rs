@@ -26,6 +26,7 @@ use groth16_gpu::verify::verify;
 use groth16_gpu::with_curve;
 use groth16_gpu::witness::Witness;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 fn prove(key: &ProvingKey, witness: &Witness) -> groth16_gpu::Result<(Proof, ProofReport)> {
     Prover::new(Device::Cpu).prove(key, witness, &ProveOptions::default())
@@ -292,6 +293,13 @@ fn progress_cancellation_and_report() {
     token.cancel();
     let error = prover.prove(&key, &witness, &options).unwrap_err();
     assert_eq!(error.class(), "cancelled");
+
+    let mut options = ProveOptions::default();
+    options.deadline = Some(Instant::now());
+    let error = prover.prove(&key, &witness, &options).unwrap_err();
+    assert_eq!(error.class(), "timeout");
+    options.deadline = Some(Instant::now() + Duration::from_secs(600));
+    prover.prove(&key, &witness, &options).unwrap();
 
     let mut options = ProveOptions::default();
     options.self_verify = false;

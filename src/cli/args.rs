@@ -8,6 +8,7 @@ use groth16_gpu::kernels::WordTier;
 use groth16_gpu::proving_key::KeyCheck;
 use groth16_gpu::{Error, Result};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Groth16 proofs over BLS12-381 and BN254 on any GPU.
 #[derive(Debug, Parser)]
@@ -80,6 +81,9 @@ struct RawProve {
     /// Write a report of phases, times and memory as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Give up if the proof is not finished after this time
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -206,6 +210,7 @@ pub struct Prove {
     pub device: DeviceChoice,
     pub self_verify: bool,
     pub report: Option<PathBuf>,
+    pub timeout: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -316,6 +321,7 @@ impl RawProve {
             device: self.device.resolve()?,
             self_verify: !self.no_verify,
             report: self.report,
+            timeout: self.timeout.as_deref().map(parse_seconds).transpose()?,
         })
     }
 }
@@ -403,6 +409,14 @@ fn word_tier(name: &str) -> Result<Option<WordTier>> {
     }
 }
 
+/// A number of seconds above 0, which may have a fraction.
+fn parse_seconds(text: &str) -> Result<Duration> {
+    let seconds = text.parse().ok().filter(|s| *s > 0.0);
+    seconds
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .ok_or_else(|| Error::Usage(format!("`{text}` is not a number of seconds above 0")))
+}
+
 /// Bytes, with an optional unit: KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB, TB (of 1000).
 fn parse_size(text: &str) -> Result<u64> {
     let bad = || {
@@ -443,6 +457,15 @@ mod tests {
         assert_eq!(parse_size("2GB").unwrap(), 2_000_000_000);
         for bad in ["", "GiB", "-1", "1.5GiB", "1XB", "99999999999TiB"] {
             assert_eq!(parse_size(bad).unwrap_err().class(), "usage", "{bad}");
+        }
+    }
+
+    #[test]
+    fn seconds() {
+        assert_eq!(parse_seconds("90").unwrap(), Duration::from_secs(90));
+        assert_eq!(parse_seconds("0.25").unwrap(), Duration::from_millis(250));
+        for bad in ["", "0", "-1", "1s", "NaN", "inf", "1e300"] {
+            assert_eq!(parse_seconds(bad).unwrap_err().class(), "usage", "{bad}");
         }
     }
 

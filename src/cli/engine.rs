@@ -16,7 +16,7 @@ use groth16_gpu::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Opens the device asked for, or the CPU where that is allowed to take over.
 pub fn open(choice: &DeviceChoice) -> Result<Device> {
@@ -81,6 +81,8 @@ pub fn prove(
     let bar = progress_bar(out);
     let mut options = ProveOptions::default();
     options.self_verify = args.self_verify;
+    // Out of range is never.
+    options.deadline = args.timeout.and_then(|t| Instant::now().checked_add(t));
     let drawn = bar.clone();
     options.progress = Some(Arc::new(move |step: &str, done: f32| {
         drawn.set_message(step.to_owned());

@@ -43,11 +43,19 @@ pub type Progress = Arc<dyn Fn(f64) + Send + Sync>;
 pub struct RunOptions {
     pub cancel: Option<CancelToken>,
     pub progress: Option<Progress>,
+    /// Who goes first where runs wait for each other.
+    pub priority: Priority,
+    /// When the run is to give up.
+    pub deadline: Option<Instant>,
 }
 
 impl fmt::Debug for RunOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RunOptions {{ cancel: {:?} }}", self.cancel)
+        f.debug_struct("RunOptions")
+            .field("cancel", &self.cancel)
+            .field("priority", &self.priority)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 
@@ -225,7 +233,7 @@ impl<'a> Run<'a> {
         let gpu = self.gpu;
         let options = self.options;
         let waiting = Instant::now();
-        self.turn = Some(gpu.queue.turn(Priority::Normal, &|| gpu.check(options))?);
+        self.turn = Some(gpu.queue.turn(options.priority, &|| gpu.check(options))?);
         let taken = Instant::now();
         self.output.report.turn_wait_ms = ms(taken - waiting);
         if gpu.options.poison {

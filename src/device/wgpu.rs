@@ -2,6 +2,7 @@
 //! [`super::execute`].
 
 use crate::bytes::Bytes;
+use crate::control::check_deadline;
 use crate::curve::CurveId;
 use crate::device::adapters::{Candidate, candidates, default_budget};
 use crate::device::allocator::ALIGNMENT;
@@ -509,12 +510,13 @@ impl GpuDevice {
         Ok(buffers)
     }
 
-    /// What ends a wait: cancellation, or the loss of the device. Also looks whether runs that
+    /// What ends a wait: cancellation, the deadline, or the loss of the device. Also looks whether runs that
     /// were given up have completed meanwhile, since a waiter may need their memory.
     pub(super) fn check(&self, options: &RunOptions) -> Result<()> {
         self.reap_zombies();
         self.health.check()?;
-        options.cancel.as_ref().map_or(Ok(()), |c| c.check())
+        options.cancel.as_ref().map_or(Ok(()), |c| c.check())?;
+        check_deadline(options.deadline, format_args!("work on {}", self.info))
     }
 
     fn reap_zombies(&self) {
