@@ -95,7 +95,8 @@ pub struct Geometry {
 
 impl Geometry {
     /// Geometry for `n` scalars below 2^scalar_bits of which about `dense` are neither 0 nor 1,
-    /// such that no buffer for points of `point_bytes` exceeds `max_binding` bytes.
+    /// such that no buffer for points of `point_bytes` exceeds `max_binding` bytes, and all of them
+    /// together take no more than if all scalars were dense.
     ///
     /// `None` if `n` scalars do not fit one binding: cut them.
     pub fn new(
@@ -105,18 +106,25 @@ impl Geometry {
         point_bytes: u64,
         max_binding: u64,
     ) -> Option<Self> {
-        (2..=MAX_WINDOW)
-            .filter_map(|c| {
-                let g = Self::with_window(n, scalar_bits, c, max_binding)?;
-                let total = u64::from(g.windows) * u64::from(g.buckets);
-                let entries = n as u64 * u64::from(g.windows);
-                let fits = total * point_bytes <= max_binding && 4 * entries <= max_binding;
-                let cost = u64::from(g.windows) * dense as u64 * MIXED_PRODUCTS
-                    + total * 2 * REDUCTION_PRODUCTS;
-                fits.then_some((cost, g))
-            })
-            .min_by_key(|(cost, _)| *cost)
-            .map(|(_, g)| g)
+        let best = |dense: usize, max_bytes: u64| {
+            (2..=MAX_WINDOW)
+                .filter_map(|c| {
+                    let g = Self::with_window(n, scalar_bits, c, max_binding)?;
+                    let total = u64::from(g.windows) * u64::from(g.buckets);
+                    let entries = n as u64 * u64::from(g.windows);
+                    let fits = total * point_bytes <= max_binding && 4 * entries <= max_binding;
+                    // Ranks and entries; buckets and their nodes.
+                    let bytes = 8 * entries + 2 * total * point_bytes;
+                    let cost = u64::from(g.windows) * dense as u64 * MIXED_PRODUCTS
+                        + total * 2 * REDUCTION_PRODUCTS;
+                    (fits && bytes <= max_bytes).then_some((cost, bytes, g))
+                })
+                .min_by_key(|(cost, ..)| *cost)
+        };
+        // Scalars of which many are 0 or 1 want short digits, whose entries take more memory: no
+        // more than what was planned for.
+        let (_, max_bytes, _) = best(n, u64::MAX)?;
+        best(dense, max_bytes).map(|(.., g)| g)
     }
 
     /// Geometry with a given digit size (2 to 20 bits).

@@ -6,10 +6,11 @@ use crate::cpu;
 use crate::curve::{G1, G2, GpuCurve};
 use crate::device::{Device, GpuDevice, RunOptions, RunReport};
 use crate::error::{Error, InputClass, InputError, Result};
-use crate::gpu_proof::DeviceKey;
+use crate::key_layout::KeyLayout;
 use crate::proof::{CurveProof, Proof, ProofSums};
+use crate::proof_plan::MemoryBudget;
 use crate::proving_key::{ProvingKey, g1_from_raw, g2_from_raw};
-use crate::report::{Phase, PhaseClock, ProofReport, peak_host_bytes};
+use crate::report::{MemoryUse, Phase, PhaseClock, ProofReport, peak_host_bytes};
 use crate::trace::Trace;
 use crate::verify::verify;
 use crate::verifying_key::VerifyingKey;
@@ -93,13 +94,14 @@ pub struct Prover {
     device: Device,
     /// Keys on the device, the most recently used last.
     resident: Mutex<Vec<ResidentKey>>,
+    budget: MemoryBudget,
 }
 
 /// A key on the device. Holds the host's key, so that its address identifies it.
 #[derive(Debug)]
 struct ResidentKey {
     host: ProvingKey,
-    device: Arc<DeviceKey>,
+    layout: Arc<KeyLayout>,
 }
 
 impl ResidentKey {
@@ -128,6 +130,7 @@ struct BackendSums<C: GpuCurve> {
     device: String,
     fallback: Option<String>,
     device_ms: Option<f64>,
+    memory: Option<MemoryUse>,
     /// Whether the CPU path would be an independent second computation.
     by_device: bool,
 }
@@ -140,6 +143,7 @@ impl Prover {
         Self {
             device,
             resident: Mutex::default(),
+            budget: MemoryBudget::default(),
         }
     }
 
@@ -154,41 +158,35 @@ impl Prover {
     /// [`Error::OutOfMemory`] if it does not fit, and device faults.
     pub fn load_key(&self, key: ProvingKey) -> Result<ProvingKey> {
         if let Device::Gpu(gpu) = &self.device {
-            with_curve!(key.curve, C => self.device_key::<C>(gpu, &key, &RunOptions::default()))?;
+            with_curve!(key.curve, C => {
+                let layout = self.key_layout::<C>(gpu, &key)?;
+                self.budget.preload::<C>(&layout, gpu, &RunOptions::default())
+            })?;
         }
         Ok(key)
     }
 
-    /// The key on the device, uploaded if it is not there. Other keys make room if they must.
-    fn device_key<C: GpuCurve>(
-        &self,
-        gpu: &GpuDevice,
-        key: &ProvingKey,
-        options: &RunOptions,
-    ) -> Result<Arc<DeviceKey>> {
+    /// The key cut into parts for the device; remembered, the most recently used last.
+    fn key_layout<C: GpuCurve>(&self, gpu: &GpuDevice, key: &ProvingKey) -> Result<Arc<KeyLayout>> {
         let mut resident = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = resident.iter().position(|k| k.is(key)) {
             let found = resident.remove(at);
-            let device = found.device.clone();
+            let layout = found.layout.clone();
             resident.push(found);
-            return Ok(device);
+            return Ok(layout);
         }
-        loop {
-            match DeviceKey::upload::<C>(gpu, key, options) {
-                Ok(device) => {
-                    let device = Arc::new(device);
-                    resident.push(ResidentKey {
-                        host: key.clone(),
-                        device: device.clone(),
-                    });
-                    return Ok(device);
-                }
-                Err(Error::OutOfMemory { .. }) if !resident.is_empty() => {
-                    resident.remove(0);
-                }
-                Err(e) => return Err(e),
-            }
+        let limits = gpu.limits().plan();
+        let layout = KeyLayout::new::<C>(key, &limits, &gpu.info().to_string())?;
+        let layout = Arc::new(layout);
+        if resident.len() >= MAX_LAYOUTS {
+            let oldest = resident.remove(0);
+            gpu.evict(oldest.layout.id());
         }
+        resident.push(ResidentKey {
+            host: key.clone(),
+            layout: layout.clone(),
+        });
+        Ok(layout)
     }
 
     /// Proves that `witness` satisfies the circuit of `key`.
@@ -287,6 +285,7 @@ impl Prover {
             device: computed.device,
             fallback: computed.fallback,
             device_ms: computed.device_ms,
+            memory: computed.memory,
             peak_arena_bytes: gpu.map(|g| g.memory().peak_in_use),
             wall_ms,
             phases,
@@ -327,6 +326,7 @@ impl Prover {
             device: "cpu".into(),
             fallback: reason,
             device_ms: None,
+            memory: None,
             by_device: false,
         })
     }
@@ -339,24 +339,22 @@ impl Prover {
         control: &Control,
         clock: &mut PhaseClock,
     ) -> Result<BackendSums<C>> {
-        let upload_options = RunOptions {
-            cancel: control.cancel.clone(),
-            progress: None,
-            priority: control.priority,
-            deadline: control.deadline,
-        };
         let progress = control.progress.clone();
         let options = RunOptions {
             progress: progress.map(|p| -> crate::device::Progress {
                 Arc::new(move |done| p("device", 0.1 + 0.8 * done as f32))
             }),
-            ..upload_options.clone()
+            cancel: control.cancel.clone(),
+            priority: control.priority,
+            deadline: control.deadline,
+            trace: clock.trace().cloned(),
         };
-        control.step("key to device", 0.0)?;
-        let device_key = self.device_key::<C>(gpu, key, &upload_options)?;
+        control.step("key", 0.0)?;
+        let layout = self.key_layout::<C>(gpu, key)?;
         clock.end_phase("load_key", WGPU, 0);
         control.step("device", 0.1)?;
-        let (sums, output) = device_key.proof_sums::<C>(gpu, witness, &options)?;
+        let (sums, output, variant) =
+            layout.proof_sums::<C>(gpu, &self.budget, witness, &options)?;
         let device_ms = record_phases(&output.report, clock);
         Ok(BackendSums {
             sums,
@@ -364,11 +362,25 @@ impl Prover {
             device: gpu.info().name.clone(),
             fallback: None,
             device_ms,
+            memory: Some(MemoryUse {
+                plan: variant.name(),
+                max_buffer_bytes: variant.max_buffer,
+                resident_bytes: layout
+                    .kept(variant.level)
+                    .parts
+                    .iter()
+                    .map(|p| p.size)
+                    .sum(),
+                reserved_bytes: output.report.reserved_bytes,
+                uploaded_bytes: output.report.uploaded_bytes,
+            }),
             by_device: true,
         })
     }
 }
 
+/// Keys whose parts are remembered; with more, the one not used for longest is forgotten.
+const MAX_LAYOUTS: usize = 16;
 /// Name of the wgpu executor in reports.
 const WGPU: &str = "wgpu";
 
@@ -384,6 +396,7 @@ fn record_phases(report: &RunReport, clock: &mut PhaseClock) -> Option<f64> {
     };
     let mut parts = vec![
         phase("reserve_wait", report.reserve_ms, None),
+        phase("key_to_device", report.fill_ms, None),
         phase("staging", report.staging_ms, None),
         phase("turn_wait", report.turn_wait_ms, None),
     ];

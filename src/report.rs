@@ -20,6 +20,21 @@ pub struct Phase {
     pub bytes: u64,
 }
 
+/// The memory plan that a proof went by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MemoryUse {
+    /// What of the key stays on the device, in words.
+    pub plan: String,
+    /// Largest buffer for multi-scalar multiplications.
+    pub max_buffer_bytes: u64,
+    /// Key on the device, shared by its proofs.
+    pub resident_bytes: u64,
+    /// Reserved for this proof alone.
+    pub reserved_bytes: u64,
+    /// Brought to the device by this proof.
+    pub uploaded_bytes: u64,
+}
+
 /// Report of one proof; the phases' wall times add up to `wall_ms`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProofReport {
@@ -42,6 +57,9 @@ pub struct ProofReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_ms: Option<f64>,
     pub phases: Vec<Phase>,
+    /// What of the device's memory the proof took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryUse>,
     /// Most bytes of the device's arena in use at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_arena_bytes: Option<u64>,
@@ -80,6 +98,10 @@ impl PhaseClock {
             trace,
             ..Self::start()
         }
+    }
+    /// The trace that phases go to.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
     }
     /// Ends a phase that began where the last one ended.
     pub fn end_phase(&mut self, name: &'static str, backend: &str, bytes: u64) -> &mut Phase {

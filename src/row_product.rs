@@ -160,15 +160,16 @@ impl RowPieces<Bytes> {
     }
 }
 
-impl RowPieces<BufferSlice> {
+impl<B> RowPieces<B> {
     /// Records `target = matrix · witness`: canonical witness in, forms at rest out; rows that the
-    /// matrix does not list become 0.
+    /// matrix does not list become 0. `table` says where a table is, just before it is used.
     pub fn record(
         &self,
         rec: &mut Recording,
         curve: CurveId,
         witness: BufferSlice,
         target: BufferSlice,
+        table: &mut dyn FnMut(&mut Recording, &B) -> BufferSlice,
     ) {
         rec.clear(target);
         let mut vector = witness;
@@ -186,17 +187,18 @@ impl RowPieces<BufferSlice> {
                     offset: out.offset + 32 * u64::from(c.first),
                     size: 32 * u64::from(c.pieces),
                 };
+                let bindings = vec![
+                    table(rec, &c.starts),
+                    table(rec, &c.columns),
+                    // Unused where all values are 1; any buffer will do.
+                    c.values.as_ref().map_or(vector, |v| table(rec, v)),
+                    vector,
+                    result,
+                ];
                 rec.dispatch(Dispatch {
                     kernel: Kernel::RowProduct,
                     curve,
-                    bindings: vec![
-                        c.starts,
-                        c.columns,
-                        // Unused where all values are 1; any buffer will do.
-                        c.values.unwrap_or(vector),
-                        vector,
-                        result,
-                    ],
+                    bindings,
                     params: vec![c.pieces, u32::from(c.values.is_none())],
                     groups: c.pieces.div_ceil(GROUP_THREADS),
                     work_per_group: 1 + u64::from(c.entries)

@@ -28,7 +28,7 @@ pub enum End {
     Back,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Slab {
     size: u64,
     /// Offset to size. No two gaps touch.
@@ -42,7 +42,7 @@ impl Slab {
 }
 
 /// The slabs and their gaps.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Allocator {
     /// Indices stay valid: a removed slab leaves `None`.
     slabs: Vec<Option<Slab>>,

@@ -1,16 +1,21 @@
 //! The buffer arena: slabs taken from the driver once and handed out in slices.
 //!
 //! Nothing else creates device buffers. A user *reserves* everything that it will need before it
-//! starts, whole or not at all, first come first served. So nobody holds memory while waiting for
-//! more (no deadlock), and nothing is handed out twice (no out-of-memory in mid-proof).
+//! starts, whole or not at all, first come first served; the bookkeeping is in [`ledger`]. So
+//! nobody holds memory while waiting for more (no deadlock), and nothing is handed out twice (no
+//! out-of-memory in mid-proof).
+//!
+//! [`ledger`]: super::ledger
 
-use crate::device::allocator::{Allocator, End, Slice, align};
+use crate::control::Priority;
+use crate::device::allocator::Slice;
+use crate::device::ledger::{Fill, Hold, Ledger, LedgerLimits, Refusal, Slabs};
 use crate::error::{Error, Result};
-use serde::Serialize;
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+pub use crate::device::ledger::{ArenaReport, KeptSizes, Request};
 
 /// What a buffer is for; the driver is asked for a matching kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +33,13 @@ pub trait Memory: Send + Sync + 'static {
     type Buffer: Clone + Send + Sync;
     /// What a submission needs besides: kernel parameters, timestamps.
     type Page: Send;
+    /// Bytes of a page.
+    const PAGE_BYTES: u64;
     /// # Errors
     /// [`Error::OutOfMemory`] if the driver refuses.
     fn buffer(&self, usage: BufferUse, size: u64) -> Result<Self::Buffer>;
+    /// Gives a slab back that nothing uses any more.
+    fn free(&self, slab: Self::Buffer);
     /// # Errors
     /// As [`Self::buffer`].
     fn page(&self) -> Result<Self::Page>;
@@ -41,50 +50,46 @@ pub trait Memory: Send + Sync + 'static {
 pub struct ArenaConfig {
     /// Device name, for errors.
     pub device: String,
-    /// All slabs together.
+    /// Slabs, staging buffers and pages together.
     pub budget: u64,
-    /// Largest slab; a slice never straddles two.
-    pub max_slab: u64,
-    /// Smallest slab, unless the budget is smaller.
-    pub min_slab: u64,
     /// Size of a staging buffer.
     pub chunk: u64,
-    /// Staging buffers for each direction.
-    pub max_chunks: u32,
+    /// Slabs, and numbers of staging buffers and pages.
+    pub limits: LedgerLimits,
 }
 
-/// What one user needs, to be reserved at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// Sizes of contiguous regions.
-    pub regions: Vec<u64>,
-    /// Staging buffers to the device, and back. Capped to what there is.
-    pub uploads: u32,
-    pub downloads: u32,
-}
-
-/// Use of memory, now and at its highest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ArenaReport {
-    /// What slabs may take together.
-    pub budget: u64,
-    /// What they take.
-    pub allocated: u64,
-    pub peak_allocated: u64,
-    /// Bytes in slices.
-    pub in_use: u64,
-    pub peak_in_use: u64,
-    /// The part of `in_use` that stays between proofs.
-    pub resident: u64,
-    /// The part of `in_use` lost to alignment.
-    pub padding: u64,
-    /// Largest contiguous piece free in the slabs.
-    pub largest_gap: u64,
-    /// Staging buffers kept for reuse, both directions.
-    pub staging: u64,
-    /// Reservations held, and waiting.
-    pub held: usize,
-    pub waiting: usize,
+impl ArenaConfig {
+    /// Divides `budget` between slabs and what moves data to and from them.
+    pub fn new(
+        device: String,
+        budget: u64,
+        (min_slab, max_slab): (u64, u64),
+        page_bytes: u64,
+    ) -> Self {
+        // 4 MiB keeps copies efficient; small budgets get small staging buffers.
+        let chunk = (budget / 64).next_power_of_two().clamp(64 << 10, 4 << 20);
+        let share = |part: u64, max: u64, each: u64, min: u64| -> u32 {
+            ((budget / part).min(max) / each).max(min) as u32
+        };
+        let uploads = share(16, 512 << 20, chunk, 8);
+        // Proofs bring back window sums, a few kilobytes.
+        let downloads = share(64, 64 << 20, chunk, 4);
+        let pages = share(128, 16 << 20, page_bytes, 12);
+        let staging = u64::from(uploads + downloads) * chunk + u64::from(pages) * page_bytes;
+        Self {
+            device,
+            budget,
+            chunk,
+            limits: LedgerLimits {
+                budget: budget.saturating_sub(staging) & !255,
+                max_slab,
+                min_slab,
+                uploads,
+                downloads,
+                pages,
+            },
+        }
+    }
 }
 
 /// The arena of one device.
@@ -96,58 +101,31 @@ pub struct BufferArena<M: Memory> {
 }
 
 struct State<M: Memory> {
-    allocator: Allocator,
-    slabs: Vec<Option<M::Buffer>>,
-    /// Tickets of waiting reservations, oldest first.
-    line: VecDeque<u64>,
-    next_ticket: u64,
-    /// Counts every return of memory, so that a waiter retries only when something changed.
-    returns: u64,
-    uploads: Pool<M::Buffer>,
-    downloads: Pool<M::Buffer>,
+    ledger: Ledger<M::Buffer>,
+    /// Not in use at the moment.
+    uploads: Vec<M::Buffer>,
+    downloads: Vec<M::Buffer>,
     pages: Vec<M::Page>,
-    report: ArenaReport,
-}
-
-/// Staging buffers of one direction.
-struct Pool<B> {
-    free: Vec<B>,
-    reserved: u32,
-}
-
-/// How an attempt ended that did not get its memory.
-enum Refusal {
-    /// Others hold what is missing.
-    Busy,
-    /// The driver has no more.
-    Driver(Error),
+    /// Bytes of staging buffers and pages that exist, in use or not.
+    staging: u64,
+    peak_total: u64,
 }
 
 impl<M: Memory> BufferArena<M> {
     /// An arena without slabs; they come with the first reservations and stay.
     pub fn new(memory: M, config: ArenaConfig) -> Arc<Self> {
-        let pool = || Pool {
-            free: Vec::new(),
-            reserved: 0,
-        };
-        let report = ArenaReport {
-            budget: config.budget,
-            ..Default::default()
+        let state = State {
+            ledger: Ledger::new(config.limits.clone()),
+            uploads: Vec::new(),
+            downloads: Vec::new(),
+            pages: Vec::new(),
+            staging: 0,
+            peak_total: 0,
         };
         Arc::new(Self {
             memory,
             config,
-            state: Mutex::new(State {
-                allocator: Allocator::default(),
-                slabs: Vec::new(),
-                line: VecDeque::new(),
-                next_ticket: 0,
-                returns: 0,
-                uploads: pool(),
-                downloads: pool(),
-                pages: Vec::new(),
-                report,
-            }),
+            state: Mutex::new(state),
             changed: Condvar::new(),
         })
     }
@@ -160,14 +138,12 @@ impl<M: Memory> BufferArena<M> {
     /// Figures for reports.
     pub fn report(&self) -> ArenaReport {
         let state = self.lock();
+        let chunks = (state.uploads.len() + state.downloads.len()) as u64;
         ArenaReport {
-            allocated: state.allocator.capacity(),
-            in_use: state.allocator.in_use(),
-            largest_gap: state.allocator.largest_gap(),
-            waiting: state.line.len(),
-            staging: (state.uploads.free.len() + state.downloads.free.len()) as u64
-                * self.config.chunk,
-            ..state.report
+            budget: self.config.budget,
+            peak_total: state.peak_total,
+            staging: chunks * self.config.chunk + state.pages.len() as u64 * M::PAGE_BYTES,
+            ..state.ledger.report()
         }
     }
 
@@ -180,22 +156,22 @@ impl<M: Memory> BufferArena<M> {
     pub fn reserve(
         self: &Arc<Self>,
         request: &Request,
+        priority: Priority,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Reservation<M>> {
-        let request = &Request {
-            uploads: request.uploads.min(self.config.max_chunks),
-            downloads: request.downloads.min(self.config.max_chunks),
-            ..request.clone()
-        };
-        let slices = self.wait_for(&request.regions, request, End::Front, check)?;
+        let request = self.lock().ledger.cap(request);
+        let hold = self.wait_for(&request, priority, check, |ledger, ticket, driver| {
+            ledger.attempt(ticket, &request, driver)
+        })?;
         let state = self.lock();
-        let buffer = |s: &Slice| state.slabs[s.slab].clone().expect("slab of a live slice");
+        let buffers = |slices: &[Slice]| -> Vec<M::Buffer> {
+            slices.iter().map(|&s| state.ledger.slab(s)).collect()
+        };
+        let kept = hold.kept.as_ref().map(|(_, slices)| buffers(slices));
         Ok(Reservation {
-            buffers: slices.iter().map(buffer).collect(),
-            padding: padding(&request.regions),
-            slices,
-            uploads: request.uploads,
-            downloads: request.downloads,
+            buffers: buffers(&hold.slices),
+            kept_buffers: kept.unwrap_or_default(),
+            hold,
             arena: self.clone(),
         })
     }
@@ -209,20 +185,38 @@ impl<M: Memory> BufferArena<M> {
         size: u64,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<ResidentBuffer> {
-        let slices = self.wait_for(&[size], &Request::default(), End::Back, check)?;
+        let request = Request {
+            regions: vec![size],
+            ..Request::default()
+        };
+        let slice = self.wait_for(
+            &request,
+            Priority::Normal,
+            check,
+            |ledger, ticket, driver| ledger.attempt_resident(ticket, size, driver),
+        )?;
         Ok(ResidentBuffer(Arc::new(Resident {
             size,
-            slice: slices[0],
+            slice,
             owner: self.clone(),
         })))
     }
 
+    /// Frees the kept sets of an id: at once, or when the last run that uses one ends.
+    pub fn evict(&self, id: u64) -> bool {
+        let found = self.lock().ledger.evict(id);
+        self.changed.notify_all();
+        found
+    }
+
+    /// Whether a kept set of this id is on the device.
+    pub fn has(&self, id: u64) -> bool {
+        self.lock().ledger.has(id)
+    }
+
     /// Device buffer behind a slice in use.
     pub fn slab(&self, slice: Slice) -> M::Buffer {
-        let state = self.lock();
-        state.slabs[slice.slab]
-            .clone()
-            .expect("slab of a live slice")
+        self.lock().ledger.slab(slice)
     }
 
     /// Identifies this arena among those of other devices.
@@ -232,26 +226,38 @@ impl<M: Memory> BufferArena<M> {
 
     /// A staging buffer of a reservation that counted it, mapped if it is for uploads.
     pub(super) fn take_chunk(&self, usage: BufferUse) -> Result<M::Buffer> {
-        let mut state = self.lock();
-        if let Some(chunk) = state.pool(usage).free.pop() {
+        if let Some(chunk) = self.lock().chunks(usage).pop() {
             return Ok(chunk);
         }
-        drop(state);
-        self.memory.buffer(usage, self.config.chunk)
+        let chunk = self.memory.buffer(usage, self.config.chunk)?;
+        self.lock().made(self.config.chunk);
+        Ok(chunk)
     }
 
-    /// Gives a staging buffer back, mapped if it is for uploads.
-    pub(super) fn return_chunk(&self, usage: BufferUse, chunk: M::Buffer) {
-        self.lock().pool(usage).free.push(chunk);
+    /// Gives staging buffers back, mapped if they are for uploads; `lost` more are gone with a
+    /// run that was given up.
+    pub(super) fn return_chunks(&self, usage: BufferUse, chunks: Vec<M::Buffer>, lost: usize) {
+        let mut state = self.lock();
+        state.chunks(usage).extend(chunks);
+        state.staging -= lost as u64 * self.config.chunk;
     }
 
     pub(super) fn take_page(&self) -> Result<M::Page> {
-        let page = self.lock().pages.pop();
-        page.map_or_else(|| self.memory.page(), Ok)
+        if let Some(page) = self.lock().pages.pop() {
+            return Ok(page);
+        }
+        let page = self.memory.page()?;
+        self.lock().made(M::PAGE_BYTES);
+        Ok(page)
     }
 
     pub(super) fn return_page(&self, page: M::Page) {
         self.lock().pages.push(page);
+    }
+
+    /// Pages are gone with a run that was given up.
+    pub(super) fn lose_pages(&self, count: usize) {
+        self.lock().staging -= count as u64 * M::PAGE_BYTES;
     }
 
     /// A panic while the lock was held left the bookkeeping consistent: each step of it ends
@@ -260,168 +266,92 @@ impl<M: Memory> BufferArena<M> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait_for(
+    fn wait_for<T>(
         &self,
-        regions: &[u64],
         request: &Request,
-        end: End,
+        priority: Priority,
         check: &dyn Fn() -> Result<()>,
-    ) -> Result<Vec<Slice>> {
-        let needed: u64 = regions.iter().map(|&r| align(r)).sum();
-        let largest = regions.iter().copied().max().unwrap_or(0);
-        if needed > self.config.budget || largest > self.config.max_slab {
-            let available = if needed > self.config.budget {
-                self.config.budget
-            } else {
-                self.config.max_slab
-            };
+        attempt: impl Fn(&mut Ledger<M::Buffer>, u64, &mut Driver<'_, M>) -> Result<T, Refusal>,
+    ) -> Result<T> {
+        if let Some((needed, available)) = self.lock().ledger.never_fits(request) {
             return Err(self.out_of_memory(needed, available));
         }
-        let ticket = Ticket::new(self);
+        let ticket = Ticket(self.lock().ledger.join(priority), self);
         let mut tried = None;
         loop {
             check()?;
-            let mut state = self.lock();
-            if state.line.front() == Some(&ticket.0) && tried != Some(state.returns) {
-                tried = Some(state.returns);
-                let alone = state.report.held == 0;
-                match self.attempt(&mut state, regions, request, end) {
-                    Ok(slices) => return Ok(slices),
-                    Err(Refusal::Driver(error)) if alone => return Err(error),
-                    Err(Refusal::Busy) if alone => {
-                        let free = self.config.budget - state.allocator.in_use();
-                        return Err(self.out_of_memory(needed, free.min(needed - 1)));
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let changes = state.ledger.changes();
+            if state.ledger.next() == Some(ticket.0) && tried != Some(changes) {
+                let driver = &mut Driver(&self.memory);
+                let outcome = attempt(&mut state.ledger, ticket.0, driver);
+                state.note_peak();
+                match outcome {
+                    Ok(got) => return Ok(got),
+                    Err(Refusal::Busy) => tried = Some(state.ledger.changes()),
+                    Err(Refusal::TooLarge { needed, available }) => {
+                        return Err(self.out_of_memory(needed, available));
                     }
-                    Err(_) => {}
+                    Err(Refusal::Driver(Error::OutOfMemory { .. })) => {
+                        let (regions, kept) = request.bytes();
+                        let available = state.ledger.report().allocated;
+                        return Err(self.out_of_memory(regions + kept, available));
+                    }
+                    Err(Refusal::Driver(error)) => return Err(error),
                 }
             }
             // The time-out is for `check` alone.
-            let wait = self.changed.wait_timeout(state, Duration::from_millis(20));
+            let wait = self.changed.wait_timeout(guard, Duration::from_millis(20));
             drop(wait.unwrap_or_else(PoisonError::into_inner));
         }
-    }
-
-    /// One try, under the lock.
-    fn attempt(
-        &self,
-        state: &mut State<M>,
-        regions: &[u64],
-        request: &Request,
-        end: End,
-    ) -> Result<Vec<Slice>, Refusal> {
-        let room = |pool: &Pool<M::Buffer>, n: u32| pool.reserved + n <= self.config.max_chunks;
-        if !room(&state.uploads, request.uploads) || !room(&state.downloads, request.downloads) {
-            return Err(Refusal::Busy);
-        }
-        // Largest first: small ones fill the gaps that are left.
-        let mut order: Vec<usize> = (0..regions.len()).collect();
-        order.sort_by_key(|&i| std::cmp::Reverse(regions[i]));
-        let mut slices = vec![None; regions.len()];
-        for i in order {
-            let mut slice = state.allocator.allocate(regions[i], end);
-            if slice.is_none() {
-                match self.grow(state, align(regions[i])) {
-                    Ok(()) => slice = state.allocator.allocate(regions[i], end),
-                    Err(refusal) => {
-                        let taken = slices.iter().flatten();
-                        taken.for_each(|&s| state.allocator.free(s));
-                        return Err(refusal);
-                    }
-                }
-            }
-            slices[i] = slice;
-        }
-        state.uploads.reserved += request.uploads;
-        state.downloads.reserved += request.downloads;
-        let report = &mut state.report;
-        match end {
-            End::Front => report.held += 1,
-            End::Back => report.resident += regions.iter().map(|&r| align(r)).sum::<u64>(),
-        }
-        report.padding += padding(regions);
-        report.peak_in_use = report.peak_in_use.max(state.allocator.in_use());
-        Ok(slices.into_iter().flatten().collect())
-    }
-
-    /// Adds a slab that has room for `need` bytes.
-    fn grow(&self, state: &mut State<M>, need: u64) -> Result<(), Refusal> {
-        if self.config.budget - state.allocator.capacity() < need {
-            // Slabs that hold nothing may make room for one that is large enough.
-            for i in state.allocator.remove_unused() {
-                log::debug!("{}: slab {i} replaced by a larger one", self.config.device);
-                state.slabs[i] = None;
-            }
-        }
-        let capacity = state.allocator.capacity();
-        let left = (self.config.budget - capacity) & !(align(1) - 1);
-        if left < need {
-            return Err(Refusal::Busy);
-        }
-        // Doubling keeps the number of slabs small without taking what is never used.
-        let wish = capacity.max(self.config.min_slab).min(self.config.max_slab);
-        let wish = align(wish).max(need).min(left);
-        let created = match self.memory.buffer(BufferUse::Slab, wish) {
-            Err(Error::OutOfMemory { .. }) if wish > need => {
-                let exact = self.memory.buffer(BufferUse::Slab, need);
-                exact.map(|b| (b, need))
-            }
-            other => other.map(|b| (b, wish)),
-        };
-        let (buffer, size) = created.map_err(|error| {
-            Refusal::Driver(match error {
-                Error::OutOfMemory { .. } => self.out_of_memory(capacity + need, capacity),
-                other => other,
-            })
-        })?;
-        let index = state.allocator.add(size);
-        if index == state.slabs.len() {
-            state.slabs.push(None);
-        }
-        state.slabs[index] = Some(buffer);
-        let peak = &mut state.report.peak_allocated;
-        *peak = (*peak).max(capacity + size);
-        Ok(())
     }
 
     fn out_of_memory(&self, needed: u64, available: u64) -> Error {
         Error::OutOfMemory {
             device: self.config.device.clone(),
             needed,
-            available,
+            available: available.min(needed.saturating_sub(1)),
         }
     }
 }
 
+/// Slabs from an arena's memory.
+struct Driver<'a, M>(&'a M);
+
+impl<M: Memory> Slabs<M::Buffer> for Driver<'_, M> {
+    fn make(&mut self, size: u64) -> Result<M::Buffer> {
+        self.0.buffer(BufferUse::Slab, size)
+    }
+    fn free(&mut self, slab: M::Buffer) {
+        self.0.free(slab);
+    }
+}
+
 impl<M: Memory> State<M> {
-    fn pool(&mut self, usage: BufferUse) -> &mut Pool<M::Buffer> {
+    fn chunks(&mut self, usage: BufferUse) -> &mut Vec<M::Buffer> {
         match usage {
             BufferUse::Upload => &mut self.uploads,
             BufferUse::Download => &mut self.downloads,
             BufferUse::Slab => unreachable!("slabs are not pooled"),
         }
     }
-}
-
-fn padding(regions: &[u64]) -> u64 {
-    regions.iter().map(|&r| align(r) - r).sum()
+    fn made(&mut self, staging: u64) {
+        self.staging += staging;
+        self.note_peak();
+    }
+    fn note_peak(&mut self) {
+        let now = self.ledger.report().allocated + self.staging;
+        self.peak_total = self.peak_total.max(now);
+    }
 }
 
 /// A place in the line, left when dropped.
 struct Ticket<'a, M: Memory>(u64, &'a BufferArena<M>);
 
-impl<'a, M: Memory> Ticket<'a, M> {
-    fn new(arena: &'a BufferArena<M>) -> Self {
-        let mut state = arena.lock();
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        state.line.push_back(ticket);
-        Self(ticket, arena)
-    }
-}
-
 impl<M: Memory> Drop for Ticket<'_, M> {
     fn drop(&mut self) {
-        self.1.lock().line.retain(|&t| t != self.0);
+        self.1.lock().ledger.leave(self.0);
         self.1.changed.notify_all();
     }
 }
@@ -429,25 +359,48 @@ impl<M: Memory> Drop for Ticket<'_, M> {
 /// Memory of one user; goes back when dropped, so only after the device is done with it.
 pub struct Reservation<M: Memory> {
     arena: Arc<BufferArena<M>>,
-    /// One a region, in the order of the request.
-    pub slices: Vec<Slice>,
-    /// Slab of each slice.
+    hold: Hold,
+    /// Slab of each region.
     pub buffers: Vec<M::Buffer>,
-    pub uploads: u32,
-    pub downloads: u32,
-    padding: u64,
+    /// Slab of each part of the kept set.
+    pub kept_buffers: Vec<M::Buffer>,
+}
+
+impl<M: Memory> Reservation<M> {
+    /// Where the regions are, in the order of the request.
+    pub fn slices(&self) -> &[Slice] {
+        &self.hold.slices
+    }
+    /// Where the parts of the kept set are.
+    pub fn kept(&self) -> &[Slice] {
+        self.hold.kept.as_ref().map_or(&[], |(_, slices)| slices)
+    }
+    pub fn uploads(&self) -> u32 {
+        self.hold.uploads
+    }
+    pub fn downloads(&self) -> u32 {
+        self.hold.downloads
+    }
+
+    /// Whether this user, and nobody else, is to fill the kept set. If it ends without having said
+    /// that it did, the next one is to.
+    pub fn fills(&self) -> bool {
+        let kept = self.hold.kept.as_ref();
+        kept.is_some_and(|(serial, _)| self.arena.lock().ledger.fill(*serial) == Fill::Empty)
+    }
+
+    /// The kept set has its content.
+    pub fn filled(&self) {
+        if let Some((serial, _)) = self.hold.kept {
+            self.arena.lock().ledger.set_ready(serial);
+            self.arena.changed.notify_all();
+        }
+    }
 }
 
 impl<M: Memory> Drop for Reservation<M> {
     fn drop(&mut self) {
-        let mut state = self.arena.lock();
-        self.slices.iter().for_each(|&s| state.allocator.free(s));
-        state.uploads.reserved -= self.uploads;
-        state.downloads.reserved -= self.downloads;
-        state.report.held -= 1;
-        state.report.padding -= self.padding;
-        state.returns += 1;
-        drop(state);
+        self.arena.lock().ledger.release(&self.hold);
         self.arena.changed.notify_all();
     }
 }
@@ -460,12 +413,7 @@ trait Owner: Send + Sync {
 
 impl<M: Memory> Owner for BufferArena<M> {
     fn release(&self, slice: Slice, size: u64) {
-        let mut state = self.lock();
-        state.allocator.free(slice);
-        state.report.resident -= slice.size;
-        state.report.padding -= slice.size - size;
-        state.returns += 1;
-        drop(state);
+        self.lock().ledger.release_resident(slice, size);
         self.changed.notify_all();
     }
     fn id(&self) -> usize {

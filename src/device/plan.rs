@@ -7,6 +7,12 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::ops::Range;
 
+/// Blocks into which a recording's commands are cut to find the buffers that live together.
+const BLOCKS: usize = 64;
+/// No region grows beyond this, so that slabs are easily found for it; a larger buffer has a region
+/// of its own.
+const MAX_GROWN_REGION: u64 = 512 << 20;
+
 /// What a device allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
@@ -34,7 +40,7 @@ pub struct MemoryPlan {
     pub regions: Vec<u64>,
     /// What is alive at the same time at the most: no packing can need less.
     pub peak_live: u64,
-    /// Resident buffers that the recording uses, each once; not part of `bytes`.
+    /// Resident buffers and kept parts that the recording uses, each once; not part of `bytes`.
     pub resident: u64,
     /// Host to device and back.
     pub uploaded: u64,
@@ -128,8 +134,8 @@ impl MemoryPlan {
     /// Plans `recording` for a device.
     ///
     /// Buffers are placed largest first, each at the lowest offset that is free during its whole
-    /// life, in the region that grows least by it. Regions are kept below the largest binding so
-    /// that each fits a slab.
+    /// life, in the region that grows least by it. Regions are kept below the largest binding, so
+    /// that each fits a slab, and below half a gigabyte if no single buffer is larger.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if one buffer exceeds the largest binding; [`Error::Usage`] as
@@ -157,6 +163,11 @@ impl MemoryPlan {
             let length = lives[i].map_or(0, |(first, last)| last - first);
             (std::cmp::Reverse((recording.buffers[i].size, length)), i)
         });
+        // Only buffers whose lives meet matter to each other: each is listed in the blocks of
+        // commands that it lives in.
+        let block = |command: usize| command * BLOCKS / recording.commands.len();
+        let mut by_block: Vec<Vec<usize>> = vec![Vec::new(); BLOCKS];
+        let region_limit = limits.max_binding.min(MAX_GROWN_REGION);
         let mut placed: Vec<(usize, Placement)> = Vec::new();
         for i in order {
             let (Some(life), size) = (lives[i], align(recording.buffers[i].size)) else {
@@ -169,22 +180,24 @@ impl MemoryPlan {
                     available: limits.max_binding,
                 });
             }
+            let blocks = block(life.0)..=block(life.1);
+            let mut taken: Vec<Vec<(u64, u64)>> = vec![Vec::new(); plan.regions.len()];
+            for &at in by_block[blocks.clone()].iter().flatten() {
+                let (j, p) = placed[at];
+                let (first, last) = lives[j].expect("placed buffers are used");
+                if first <= life.1 && life.0 <= last {
+                    let end = p.offset + align(recording.buffers[j].size);
+                    taken[p.region].push((p.offset, end));
+                }
+            }
             let place = (0..plan.regions.len())
                 .map(|region| {
-                    let others = placed.iter().filter(|(j, p)| {
-                        let (first, last) = lives[*j].expect("placed buffers are used");
-                        p.region == region && first <= life.1 && life.0 <= last
-                    });
-                    let mut taken: Vec<(u64, u64)> = others
-                        .map(|(j, p)| (p.offset, p.offset + align(recording.buffers[*j].size)))
-                        .collect();
-                    let offset = lowest_gap(&mut taken, size);
+                    let offset = lowest_gap(&mut taken[region], size);
                     let growth = (offset + size).saturating_sub(plan.regions[region]);
                     (growth, region, offset)
                 })
                 .filter(|&(growth, region, _)| {
-                    // The unaligned end of the last slab byte range must still be bindable.
-                    growth == 0 || plan.regions[region] + growth <= limits.max_binding
+                    growth == 0 || plan.regions[region] + growth <= region_limit
                 })
                 .min();
             let placement = match place {
@@ -199,6 +212,7 @@ impl MemoryPlan {
                 }
             };
             plan.placements[i] = Some(placement);
+            blocks.for_each(|b| by_block[b].push(placed.len()));
             placed.push((i, placement));
         }
         plan.bytes = plan.regions.iter().sum();
@@ -241,13 +255,14 @@ fn peak_live(recording: &Recording, lives: &[Option<(usize, usize)>]) -> u64 {
 }
 
 fn resident(recording: &Recording) -> u64 {
-    let mut seen = HashSet::new();
-    let residents = recording.buffers.iter().filter_map(|b| match &b.kind {
-        BufferKind::Resident(buffer) => Some(buffer),
-        BufferKind::Transient => None,
+    let mut buffers = HashSet::new();
+    let mut parts = HashSet::new();
+    let once = recording.buffers.iter().filter(|b| match &b.kind {
+        BufferKind::Resident(r) => buffers.insert((r.arena_id(), r.slice())),
+        BufferKind::Kept(part) => parts.insert(*part),
+        BufferKind::Transient => false,
     });
-    let once = residents.filter(|r| seen.insert((r.arena_id(), r.slice())));
-    once.map(|r| r.size()).sum()
+    once.map(|b| b.size).sum()
 }
 
 fn secrets(recording: &Recording, placed: &[(usize, Placement)]) -> Vec<(usize, Range<u64>)> {

@@ -152,6 +152,27 @@ impl Calibration {
 #[derive(Debug, Default)]
 pub struct Timeline {
     last_end: Option<Instant>,
+    clock: Option<DeviceClock>,
+}
+
+/// Relates a device's clock to the host's.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceClock {
+    /// A moment on both: nanoseconds of the device's clock.
+    device: f64,
+    host: Instant,
+}
+
+impl DeviceClock {
+    /// The host's time when the device's clock showed this.
+    pub fn at(&self, nanoseconds: f64) -> Instant {
+        let distance = Duration::from_nanos((nanoseconds - self.device).abs() as u64);
+        let moment = match nanoseconds >= self.device {
+            true => self.host.checked_add(distance),
+            false => self.host.checked_sub(distance),
+        };
+        moment.unwrap_or(self.host)
+    }
 }
 
 impl Timeline {
@@ -161,6 +182,20 @@ impl Timeline {
         let start = self.last_end.map_or(submitted, |end| end.max(submitted));
         self.last_end = Some(self.last_end.map_or(now, |end| end.max(now)));
         start.min(now)
+    }
+
+    /// Notes that the host saw complete at `seen` what the device ended at `end` by its own clock.
+    /// The host always sees it late: the least delay of all gives the relation of the clocks.
+    pub fn clock(&mut self, end: f64, seen: Instant) -> DeviceClock {
+        let this = DeviceClock {
+            device: end,
+            host: seen,
+        };
+        let clock = self.clock.get_or_insert(this);
+        if seen < clock.at(end) {
+            *clock = this;
+        }
+        *clock
     }
 }
 
@@ -460,6 +495,19 @@ mod tests {
         let mut c = Calibration::new(1e9, Duration::from_millis(100));
         c.observe(10, Duration::from_millis(1));
         assert_eq!(c.per_second(), 1e9);
+    }
+
+    #[test]
+    fn clocks_are_related_by_the_least_delay() {
+        let t = Instant::now();
+        let at = |us| t + Duration::from_micros(us);
+        let mut line = Timeline::default();
+        // Seen 50, 10 and 30 microseconds late.
+        line.clock(1e6, at(1050));
+        line.clock(2e6, at(2010));
+        let clock = line.clock(3e6, at(3030));
+        assert_eq!(clock.at(1e6), at(1010));
+        assert_eq!(clock.at(5e6), at(5010));
     }
 
     #[test]

@@ -28,8 +28,10 @@ pub enum BufferKind {
     /// Lives from its first to its last command; buffers whose lives do not meet may share memory.
     /// Contents are undefined at first use.
     Transient,
-    /// Already on the device: part of a resident key.
+    /// Already on the device, and stays there.
     Resident(ResidentBuffer),
+    /// A part, by its index, of the kept set that the run is given.
+    Kept(u32),
 }
 
 /// Size and purpose of a buffer.
@@ -136,6 +138,10 @@ impl Recording {
             BufferKind::Resident(buffer.clone()),
             false,
         )
+    }
+    /// Makes a part of the run's kept set known to this recording.
+    pub fn kept(&mut self, label: &'static str, index: u32, size: u64) -> BufferId {
+        self.declare(label, size, BufferKind::Kept(index), false)
     }
     /// The whole of a buffer.
     pub fn whole(&self, buffer: BufferId) -> BufferSlice {

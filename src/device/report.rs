@@ -32,8 +32,9 @@ pub struct PhaseTime {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunReport {
     pub phases: Vec<PhaseTime>,
-    /// Waiting for memory, filling staging buffers, waiting for the turn, having it.
+    /// Waiting for memory, bringing the kept set, filling staging buffers, waiting for the turn, having it.
     pub reserve_ms: f64,
+    pub fill_ms: f64,
     pub staging_ms: f64,
     pub turn_wait_ms: f64,
     pub turn_ms: f64,
@@ -79,11 +80,11 @@ impl RunReport {
         run_start: Instant,
         start: Instant,
         end: Instant,
-        passes: &[(usize, Duration)],
+        passes: impl Iterator<Item = (usize, Duration)>,
     ) {
         let wall = ms(end - start);
         self.slowest_submission_ms = self.slowest_submission_ms.max(wall);
-        for &(phase, time) in passes {
+        for (phase, time) in passes {
             *self.phases[phase].device_ms.get_or_insert(0.0) += ms(time);
         }
         let mut at = ms(start.saturating_duration_since(run_start));

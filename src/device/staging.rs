@@ -5,6 +5,7 @@
 //! follows in the turn, in buffers that completed submissions of the same run have freed.
 
 use crate::device::arena::BufferUse;
+use crate::device::queue::request_mapping;
 use crate::device::recording::{Command, Recording};
 use crate::device::wgpu::GpuDevice;
 use crate::error::Result;
@@ -12,6 +13,14 @@ use std::collections::VecDeque;
 
 /// Threads that fill staging buffers.
 const FILL_THREADS: usize = 4;
+
+/// A staging buffer on its way to the device.
+#[derive(Clone, Debug)]
+pub(super) struct UploadChunk {
+    pub buffer: ::wgpu::Buffer,
+    /// Holds what must be cleared before the buffer serves again.
+    secret: bool,
+}
 
 /// A part of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +32,7 @@ pub(super) struct UploadPiece {
     /// Number of the staging buffer, and offset in it.
     pub chunk: usize,
     pub at: u64,
+    secret: bool,
 }
 
 /// Lays out the uploads of a recording in staging buffers of `chunk` bytes.
@@ -30,9 +40,10 @@ fn layout(recording: &Recording, chunk: u64) -> Vec<UploadPiece> {
     let mut pieces = Vec::new();
     let (mut number, mut used) = (0, 0);
     for (command, c) in recording.commands.iter().enumerate() {
-        let Command::Upload { data, .. } = c else {
+        let Command::Upload { data, dst } = c else {
             continue;
         };
+        let secret = recording.buffers[dst.buffer.0 as usize].secret;
         let mut source = 0;
         while source < data.len() {
             if used == chunk {
@@ -45,12 +56,26 @@ fn layout(recording: &Recording, chunk: u64) -> Vec<UploadPiece> {
                 size,
                 chunk: number,
                 at: used,
+                secret,
             });
             source += size;
             used += size as u64;
         }
     }
     pieces
+}
+
+/// Staging buffers of `chunk` bytes that the uploads of a recording fill.
+pub(super) fn chunks(recording: &Recording, chunk: u64) -> usize {
+    let bytes: u64 = recording
+        .commands
+        .iter()
+        .map(|c| match c {
+            Command::Upload { data, .. } => data.len() as u64,
+            _ => 0,
+        })
+        .sum();
+    bytes.div_ceil(chunk) as usize
 }
 
 /// The uploads of one run.
@@ -61,21 +86,18 @@ pub(super) struct Uploads<'a> {
     /// Next piece to be copied to the device.
     next: usize,
     /// Filled and unmapped staging buffers from the one of `next` on.
-    staged: VecDeque<::wgpu::Buffer>,
+    staged: VecDeque<UploadChunk>,
     /// Number of the next staging buffer to be filled.
     to_stage: usize,
     /// Mapped and empty.
     idle: Vec<::wgpu::Buffer>,
-    secret: bool,
+    /// Staging buffers that this run has, wherever they are.
+    taken: usize,
     share: usize,
 }
 
 impl<'a> Uploads<'a> {
     pub fn new(gpu: &'a GpuDevice, recording: &'a Recording, chunk: u64) -> Self {
-        let secret = recording.commands.iter().any(|c| match c {
-            Command::Upload { dst, .. } => recording.buffers[dst.buffer.0 as usize].secret,
-            _ => false,
-        });
         Self {
             gpu,
             recording,
@@ -84,7 +106,7 @@ impl<'a> Uploads<'a> {
             staged: VecDeque::new(),
             to_stage: 0,
             idle: Vec::new(),
-            secret,
+            taken: 0,
             share: 1,
         }
     }
@@ -100,6 +122,7 @@ impl<'a> Uploads<'a> {
         for _ in 0..count {
             let chunk = self.gpu.arena.take_chunk(BufferUse::Upload)?;
             self.idle.push(chunk);
+            self.taken += 1;
         }
         // A few submissions take turns with the buffers that there are.
         self.share = (reserved as usize / 4).max(1);
@@ -138,19 +161,24 @@ impl<'a> Uploads<'a> {
             result
         })?;
         self.to_stage += count;
-        self.staged.extend(chunks);
+        for (number, buffer) in (first..).zip(chunks) {
+            let secret = self.pieces_of(number).any(|p| p.secret);
+            self.staged.push_back(UploadChunk { buffer, secret });
+        }
         Ok(count > 0)
+    }
+
+    fn pieces_of(&self, number: usize) -> impl Iterator<Item = &UploadPiece> {
+        let first = self.pieces.partition_point(|p| p.chunk < number);
+        let rest = self.pieces[first..].iter();
+        rest.take_while(move |p| p.chunk == number)
     }
 
     /// Copies the pieces of one staging buffer into it, and unmaps it.
     fn fill(&self, number: usize, chunk: &::wgpu::Buffer) -> Result<()> {
         let view = chunk.slice(..).get_mapped_range_mut();
         let mut view = view.map_err(|e| self.gpu.health.fault(format!("staging: {e}")))?;
-        let first = self.pieces.partition_point(|p| p.chunk < number);
-        for piece in self.pieces[first..]
-            .iter()
-            .take_while(|p| p.chunk == number)
-        {
+        for piece in self.pieces_of(number) {
             let Command::Upload { data, .. } = &self.recording.commands[piece.command] else {
                 continue;
             };
@@ -171,11 +199,11 @@ impl<'a> Uploads<'a> {
 
     /// Staging buffer of the next piece, once [`Self::stage_next`] said so.
     pub fn front(&self) -> &::wgpu::Buffer {
-        &self.staged[0]
+        &self.staged[0].buffer
     }
 
     /// The next piece is recorded. Returns its staging buffer if that was the last piece in it.
-    pub fn advance(&mut self) -> Option<::wgpu::Buffer> {
+    pub fn advance(&mut self) -> Option<UploadChunk> {
         let chunk = self.pieces[self.next].chunk;
         self.next += 1;
         match self.pieces.get(self.next) {
@@ -185,20 +213,34 @@ impl<'a> Uploads<'a> {
     }
 
     /// A staging buffer has served and is mapped again.
-    pub fn recycle(&mut self, chunk: ::wgpu::Buffer) {
-        if self.secret
-            && let Ok(mut view) = chunk.slice(..).get_mapped_range_mut()
+    pub fn recycle(&mut self, chunk: UploadChunk) {
+        if chunk.secret
+            && let Ok(mut view) = chunk.buffer.slice(..).get_mapped_range_mut()
         {
             view.slice(..).fill(0);
         }
-        self.idle.push(chunk);
+        self.idle.push(chunk.buffer);
+    }
+
+    /// A staging buffer was filled for nothing: the run was given up. One that holds no secret, or
+    /// can not be mapped any more, is lost.
+    pub fn reclaim(&mut self, chunk: UploadChunk) {
+        let mapping = request_mapping(&chunk.buffer, ::wgpu::MapMode::Write);
+        let timeout = self.gpu.options.timeout;
+        if chunk.secret && self.gpu.submitter.wait_mapped(&mapping, timeout).is_ok() {
+            self.recycle(chunk);
+        }
     }
 
     /// Returns what is left to the arena.
     pub fn finish(&mut self) {
-        for chunk in self.idle.drain(..) {
-            self.gpu.arena.return_chunk(BufferUse::Upload, chunk);
+        while let Some(chunk) = self.staged.pop_front() {
+            self.reclaim(chunk);
         }
+        let idle = std::mem::take(&mut self.idle);
+        let lost = std::mem::take(&mut self.taken) - idle.len();
+        let arena = &self.gpu.arena;
+        arena.return_chunks(BufferUse::Upload, idle, lost);
     }
 }
 

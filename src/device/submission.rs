@@ -3,7 +3,7 @@
 use crate::device::allocator::ALIGNMENT;
 use crate::device::pipelines::Pipeline;
 use crate::device::queue::{Mapping, Submission, Submitter, Turn, request_mapping};
-use crate::device::staging::DownloadChunk;
+use crate::device::staging::{DownloadChunk, UploadChunk};
 use crate::device::wgpu::{MAX_PASSES, PAGE_BLOCKS, Page, Scopes, TIMESTAMPS_AT};
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(super) struct Batch {
     phase_work: Vec<(usize, u64)>,
     /// Phase of each compute pass.
     passes: Vec<usize>,
-    uploads: Vec<::wgpu::Buffer>,
+    uploads: Vec<UploadChunk>,
     downloads: Vec<DownloadChunk>,
     /// Number of the launch that the last bind group is for.
     bound: Option<(u64, ::wgpu::BindGroup)>,
@@ -70,7 +70,7 @@ pub(super) struct InFlight {
     pub work: u64,
     pub phase_work: Vec<(usize, u64)>,
     passes: Vec<usize>,
-    pub uploads: Vec<(::wgpu::Buffer, Mapping)>,
+    pub uploads: Vec<(UploadChunk, Mapping)>,
     pub downloads: Vec<(DownloadChunk, Mapping)>,
     pub readback: Mapping,
     pub params: Mapping,
@@ -94,6 +94,9 @@ impl Batch {
         let mut encoder = device.create_command_encoder(&Default::default());
         // The content of `params` is decided when the batch ends, just before it is submitted.
         let size = PAGE_BLOCKS * ALIGNMENT;
+        if let Some(t) = page.timestamps.as_ref().filter(|t| t.ends) {
+            encoder.write_timestamp(&t.set, 0);
+        }
         encoder.copy_buffer_to_buffer(&page.params, 0, &page.uniform, 0, size);
         Self {
             pass: None,
@@ -156,9 +159,14 @@ impl Batch {
     }
 
     /// An upload's staging buffer, with its last piece recorded. Returns how many there are.
-    pub fn uploaded(&mut self, chunk: ::wgpu::Buffer) -> usize {
+    pub fn uploaded(&mut self, chunk: UploadChunk) -> usize {
         self.uploads.push(chunk);
         self.uploads.len()
+    }
+
+    /// The staging buffers of its uploads, if it is not to be submitted.
+    pub fn take_uploads(&mut self) -> Vec<UploadChunk> {
+        std::mem::take(&mut self.uploads)
     }
 
     /// A staging buffer of results that gets nothing after this submission.
@@ -179,18 +187,16 @@ impl Batch {
             self.bound = Some((launch.number, self.bind(device, launch)));
         }
         if self.pass.is_none() {
-            let index = 2 * self.passes.len() as u32;
+            let index = 2 + 2 * self.passes.len() as u32;
             let timestamps = self.page.timestamps.as_ref();
             let pass = self
                 .encoder
                 .begin_compute_pass(&::wgpu::ComputePassDescriptor {
                     label: None,
-                    timestamp_writes: timestamps.map(|(set, _)| {
-                        ::wgpu::ComputePassTimestampWrites {
-                            query_set: set,
-                            beginning_of_pass_write_index: Some(index),
-                            end_of_pass_write_index: Some(index + 1),
-                        }
+                    timestamp_writes: timestamps.map(|t| ::wgpu::ComputePassTimestampWrites {
+                        query_set: &t.set,
+                        beginning_of_pass_write_index: Some(index),
+                        end_of_pass_write_index: Some(index + 1),
                     }),
                 });
             self.pass = Some(pass.forget_lifetime());
@@ -247,12 +253,20 @@ impl Batch {
         let back = &page.readback;
         self.encoder
             .copy_buffer_to_buffer(&canary.buffer, canary.offset, back, 0, 4);
-        if let Some((set, resolved)) = &page.timestamps {
-            let count = 2 * self.passes.len() as u32;
-            let size = u64::from(count) * 8;
-            self.encoder.resolve_query_set(set, 0..count, resolved, 0);
+        if let Some(t) = &page.timestamps {
+            // Queries that were not written must not be resolved.
+            let first = if t.ends { 0 } else { 2 };
+            let count = 2 + 2 * self.passes.len() as u32;
+            if t.ends {
+                self.encoder.write_timestamp(&t.set, 1);
+            }
+            let size = u64::from(count - first) * 8;
+            let resolved = &t.resolved;
             self.encoder
-                .copy_buffer_to_buffer(resolved, 0, back, TIMESTAMPS_AT, size);
+                .resolve_query_set(&t.set, first..count, resolved, 0);
+            let at = TIMESTAMPS_AT + u64::from(first) * 8;
+            self.encoder
+                .copy_buffer_to_buffer(resolved, 0, back, at, size);
         }
         let view = page.params.slice(..).get_mapped_range_mut();
         let mut view = view.map_err(|e| format!("parameters: {e}"))?;
@@ -262,9 +276,9 @@ impl Batch {
         page.params.unmap();
         let commands = self.encoder.finish();
         let submission = submitter.submit(turn, (!lose).then_some(commands));
-        let write = |buffer: ::wgpu::Buffer| {
-            let mapping = request_mapping(&buffer, ::wgpu::MapMode::Write);
-            (buffer, mapping)
+        let write = |chunk: UploadChunk| {
+            let mapping = request_mapping(&chunk.buffer, ::wgpu::MapMode::Write);
+            (chunk, mapping)
         };
         let read = |chunk: DownloadChunk| {
             let mapping = request_mapping(&chunk.buffer, ::wgpu::MapMode::Read);
@@ -287,24 +301,48 @@ impl Batch {
 }
 
 impl InFlight {
-    /// The token, and the time of each pass with its phase, once `readback` is mapped; unmaps it.
-    pub fn read_back(&self, period: f32) -> Result<(u32, Vec<(usize, Duration)>), String> {
+    /// The token, and the device's times, once `readback` is mapped; unmaps it.
+    pub fn read_back(&self, period: f32) -> Result<(u32, DeviceTimes), String> {
         let view = self.page.readback.slice(..).get_mapped_range();
         let view = view.map_err(|e| format!("token: {e}"))?;
         let token = u32::from_le_bytes([view[0], view[1], view[2], view[3]]);
-        let mut times = Vec::new();
-        if self.page.timestamps.is_some() {
-            let ticks = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("8 bytes"));
-            let stamps = view[TIMESTAMPS_AT as usize..].chunks_exact(16);
-            times.extend(self.passes.iter().zip(stamps).map(|(&phase, stamp)| {
-                let ticks = ticks(&stamp[8..]).saturating_sub(ticks(&stamp[..8]));
-                let nanoseconds = ticks as f64 * f64::from(period);
-                (phase, Duration::from_nanos(nanoseconds as u64))
-            }));
+        let mut times = DeviceTimes::default();
+        if let Some(t) = &self.page.timestamps {
+            let nanoseconds = |b: &[u8]| {
+                let ticks = u64::from_le_bytes(b.try_into().expect("8 bytes"));
+                ticks as f64 * f64::from(period)
+            };
+            let mut spans = view[TIMESTAMPS_AT as usize..]
+                .chunks_exact(16)
+                .map(|stamp| (nanoseconds(&stamp[..8]), nanoseconds(&stamp[8..])));
+            let ends = spans.next().filter(|_| t.ends);
+            times.passes = self.passes.iter().copied().zip(spans).collect();
+            let first = times.passes.first().map(|p| p.1.0);
+            let last = times.passes.last().map(|p| p.1.1);
+            times.whole = ends.or(first.zip(last));
         }
         drop(view);
         self.page.readback.unmap();
         Ok((token, times))
+    }
+}
+
+/// What a device's clock says about a submission, in nanoseconds of that clock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeviceTimes {
+    /// Begin and end of all of it; `None` without a clock.
+    pub whole: Option<(f64, f64)>,
+    /// Phase, begin and end of each pass.
+    pub passes: Vec<(usize, (f64, f64))>,
+}
+
+impl DeviceTimes {
+    /// Time of each pass with its phase.
+    pub fn durations(&self) -> impl Iterator<Item = (usize, Duration)> {
+        let time = |&(phase, (begin, end)): &(usize, (f64, f64))| {
+            (phase, Duration::from_nanos((end - begin).max(0.0) as u64))
+        };
+        self.passes.iter().map(time)
     }
 }
 

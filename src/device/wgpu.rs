@@ -24,7 +24,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Uniform blocks of one submission, 256 bytes each.
 pub(super) const PAGE_BLOCKS: u64 = 256;
@@ -136,7 +136,7 @@ pub(super) fn new_pipeline_cache(
 pub(super) struct WgpuMemory {
     device: ::wgpu::Device,
     name: String,
-    timestamps: bool,
+    features: ::wgpu::Features,
 }
 
 /// What a submission needs besides slabs and staging.
@@ -146,7 +146,15 @@ pub(super) struct Page {
     pub uniform: ::wgpu::Buffer,
     /// Canary and timestamps on their way back.
     pub readback: ::wgpu::Buffer,
-    pub timestamps: Option<(::wgpu::QuerySet, ::wgpu::Buffer)>,
+    pub timestamps: Option<Timestamps>,
+}
+
+/// Queries 0 and 1 are for the ends of a submission, the rest for those of its passes.
+pub(super) struct Timestamps {
+    pub set: ::wgpu::QuerySet,
+    pub resolved: ::wgpu::Buffer,
+    /// Whether the device can write queries 0 and 1.
+    pub ends: bool,
 }
 
 impl WgpuMemory {
@@ -181,6 +189,14 @@ impl WgpuMemory {
 impl Memory for WgpuMemory {
     type Buffer = ::wgpu::Buffer;
     type Page = Page;
+    /// Parameters twice, and what comes back, rounded up.
+    const PAGE_BYTES: u64 = 2 * PAGE_BLOCKS * ALIGNMENT + (8 << 10);
+
+    fn free(&self, slab: ::wgpu::Buffer) {
+        // Not when the last handle drops, which may be later than the next slab is made.
+        slab.destroy();
+        let _ = self.device.poll(::wgpu::PollType::Poll);
+    }
 
     fn buffer(&self, usage: BufferUse, size: u64) -> Result<::wgpu::Buffer> {
         use ::wgpu::BufferUsages as U;
@@ -194,25 +210,27 @@ impl Memory for WgpuMemory {
     fn page(&self) -> Result<Page> {
         use ::wgpu::BufferUsages as U;
         let params = PAGE_BLOCKS * ALIGNMENT;
-        let stamps = u64::from(2 * MAX_PASSES) * 8;
-        let timestamps = match self.timestamps {
+        let stamps = u64::from(2 + 2 * MAX_PASSES) * 8;
+        let timestamps = match self.features.contains(::wgpu::Features::TIMESTAMP_QUERY) {
             false => None,
             true => {
                 let set = scoped(&self.device, || {
                     self.device.create_query_set(&::wgpu::QuerySetDescriptor {
                         label: None,
                         ty: ::wgpu::QueryType::Timestamp,
-                        count: 2 * MAX_PASSES,
+                        count: 2 + 2 * MAX_PASSES,
                     })
                 });
                 let set = set.map_err(|message| Error::DeviceFault {
                     device: self.name.clone(),
                     message,
                 })?;
-                Some((
+                let inside = ::wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
+                Some(Timestamps {
                     set,
-                    self.create(stamps, U::QUERY_RESOLVE | U::COPY_SRC, false)?,
-                ))
+                    resolved: self.create(stamps, U::QUERY_RESOLVE | U::COPY_SRC, false)?,
+                    ends: self.features.contains(inside),
+                })
             }
         };
         Ok(Page {
@@ -252,7 +270,8 @@ impl GpuLimits {
 /// A run that was given up while the device still worked on it; its memory waits here.
 pub(super) struct Zombie {
     pub last: Submission,
-    pub _memory: Reservation<WgpuMemory>,
+    pub since: Instant,
+    pub _memory: Arc<Reservation<WgpuMemory>>,
     /// Keeps resident buffers that it uses.
     pub _recording: Recording,
 }
@@ -323,7 +342,7 @@ impl GpuDevice {
         let mut wanted = F::SHADER_INT64 | F::PIPELINE_CACHE;
         // Timestamps hang or vanish on Metal (wgpu-native#624).
         if info.backend != Backend::Metal && options.timestamps {
-            wanted |= F::TIMESTAMP_QUERY;
+            wanted |= F::TIMESTAMP_QUERY | F::TIMESTAMP_QUERY_INSIDE_ENCODERS;
         }
         let features = adapter.features() & wanted;
         let limits = adapter.limits();
@@ -348,6 +367,9 @@ impl GpuDevice {
             lost.set_lost(format!("{reason:?} {message}"));
         });
         let budget = options.vram_limit.unwrap_or_else(|| default_budget(&info)) & !(ALIGNMENT - 1);
+        let min_slab = if info.software { 16 << 20 } else { 256 << 20 };
+        let slabs = (info.max_binding.min(min_slab), info.max_binding);
+        let config = ArenaConfig::new(name.clone(), budget, slabs, WgpuMemory::PAGE_BYTES);
         let limits = GpuLimits {
             max_binding: options.max_binding.map_or(info.max_binding, |max| {
                 info.max_binding.min(max) & !(ALIGNMENT - 1)
@@ -355,26 +377,14 @@ impl GpuDevice {
             max_storage_buffers: info.max_storage_buffers,
             workgroup_bytes: info.workgroup_bytes,
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
-            memory_budget: budget,
+            memory_budget: config.limits.budget,
         };
-        // 4 MiB keeps copies efficient; small budgets get small staging buffers.
-        let chunk = (budget / 64).next_power_of_two().clamp(64 << 10, 4 << 20);
         let memory = WgpuMemory {
             device: device.clone(),
             name: name.clone(),
-            timestamps: features.contains(F::TIMESTAMP_QUERY),
+            features,
         };
-        let arena = BufferArena::new(
-            memory,
-            ArenaConfig {
-                device: name.clone(),
-                budget,
-                max_slab: info.max_binding,
-                min_slab: (if info.software { 16 << 20 } else { 256 << 20 }).min(info.max_binding),
-                chunk,
-                max_chunks: ((budget / 8).min(512 << 20) / chunk).max(8) as u32,
-            },
-        );
+        let arena = BufferArena::new(memory, config);
         let cache = match (&options.cache, features.contains(F::PIPELINE_CACHE)) {
             (CacheFolder::None, _) | (_, false) => None,
             (CacheFolder::User, true) => user_cache_folder(),
@@ -441,6 +451,15 @@ impl GpuDevice {
     /// Work units a second, as learnt so far.
     pub fn work_per_second(&self) -> f64 {
         lock(&self.calibration).per_second()
+    }
+    /// Frees the kept sets of an id, at once or when the last run that uses one ends. Whether there
+    /// was one.
+    pub fn evict(&self, id: u64) -> bool {
+        self.arena.evict(id)
+    }
+    /// Whether a kept set of an id is on the device.
+    pub fn has_kept(&self, id: u64) -> bool {
+        self.arena.has(id)
     }
     /// # Errors
     /// [`Error::DeviceFault`] once the device is lost; it must then be opened again.
@@ -521,6 +540,11 @@ impl GpuDevice {
 
     fn reap_zombies(&self) {
         let mut zombies = lock(&self.zombies);
+        let timeout = self.options.timeout;
+        if zombies.iter().any(|z| z.since.elapsed() > timeout) {
+            // Its memory will not come back: waiting for it would have no end.
+            self.health.set_lost("a submission never completed".into());
+        }
         // An error means that the device is gone, and its memory with it.
         let done: Vec<Zombie> = zombies
             .extract_if(.., |z| self.submitter.is_complete(&z.last).unwrap_or(true))

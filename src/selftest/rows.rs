@@ -55,7 +55,7 @@ pub(super) fn row_product<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outc
         let target = rec.transient("products", 32 * expected.len() as u64);
         let (witness, target) = (rec.whole(witness), rec.whole(target));
         let pieces = pieces.map(&mut tables.into_iter());
-        pieces.record(&mut rec, C::ID, witness, target);
+        pieces.record(&mut rec, C::ID, witness, target, &mut |_, table| *table);
         rec.download(target);
         let output = run_recording(gpu, &rec)?;
         let what = format!("rows, tables of {max_binding} bytes");

@@ -1,0 +1,332 @@
+//! How much device memory a proof takes: the same proof in variants, from a key that is wholly on
+//! the device down to one that is brought in chunks, and the choice between them.
+
+use crate::bytes::Bytes;
+use crate::curve::GpuCurve;
+use crate::device::recording::{Command, Recording};
+use crate::device::{GpuDevice, MemoryPlan, PlanLimits, RunOptions};
+use crate::error::{Error, Result};
+use crate::gpu_proof::ProofDownloads;
+use crate::key_layout::{KeyLayout, LEVELS, QueryName};
+use crate::witness::Witness;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes a second to a device, for comparing variants: what a PCIe 4 card gets of staging that the
+/// host fills.
+const UPLOAD_RATE: f64 = 1e10;
+/// Rate in field multiplications a second where it is not known.
+const NOMINAL_RATE: f64 = 1e10;
+/// What it costs if no second proof fits beside the first: the device idles while the host ends
+/// one and prepares the next.
+const ALONE: f64 = 1.1;
+/// Least size of the largest buffer, as part of a vector of the domain: the vectors are there
+/// anyway, and more chunks would save nothing.
+const MIN_BUFFER_PART: u64 = 10;
+/// Smaller buffers than this are not worth planning for.
+const MIN_BUFFER: u64 = 256 << 10;
+
+/// One way to compute a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Variant {
+    /// How much of the key stays on the device: 0 nothing, 1 the tables of rows and transforms, and
+    /// from 2 on also the queries h, a, b_g1, l, b_g2, one after the other.
+    pub level: usize,
+    /// Largest buffer for the multi-scalar multiplications: longer ones are cut into chunks.
+    pub max_buffer: u64,
+    /// Whether the witness stays until the end, or is brought a second time in chunks.
+    pub hold_witness: bool,
+}
+
+impl Variant {
+    /// What stays on the device, in words.
+    pub fn name(&self) -> String {
+        let queries = QueryName::ALL.map(QueryName::label);
+        let kept = match self.level {
+            0 => "nothing resident".to_owned(),
+            1 => "tables resident".to_owned(),
+            LEVELS => "all resident".to_owned(),
+            n => format!("tables, {} resident", queries[..n - 1].join(", ")),
+        };
+        match self.hold_witness {
+            true => kept,
+            false => kept + ", witness twice",
+        }
+    }
+}
+
+/// A variant with what it takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlannedVariant {
+    pub name: String,
+    #[serde(flatten)]
+    pub variant: Variant,
+    /// Bytes that stay between proofs, and that one proof takes besides.
+    pub resident: u64,
+    pub transient: u64,
+    /// Bytes that each proof brings to the device.
+    pub uploaded: u64,
+    /// Estimated milliseconds; for comparison.
+    pub estimate_ms: f64,
+}
+
+impl PlannedVariant {
+    /// Device memory of one proof.
+    pub fn bytes(&self) -> u64 {
+        self.resident + self.transient
+    }
+}
+
+/// A recording with its memory plan.
+pub(crate) struct PlannedProof {
+    pub variant: Variant,
+    pub recording: Recording,
+    pub plan: MemoryPlan,
+}
+
+/// Plans a key's proofs for devices with such limits.
+pub struct Planner<'a> {
+    pub layout: &'a KeyLayout,
+    pub limits: PlanLimits,
+    /// Field multiplications a second, if known.
+    pub rate: Option<f64>,
+    /// Nothing but a length: no byte of it is touched.
+    witness: Witness,
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(layout: &'a KeyLayout, limits: PlanLimits, rate: Option<f64>) -> Self {
+        let values = Bytes::from(vec![0; 32 * layout.n_vars]);
+        Self {
+            layout,
+            limits,
+            rate,
+            witness: Witness {
+                curve: layout.curve,
+                values,
+            },
+        }
+    }
+
+    /// What a variant takes, for a witness without zeros and ones.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if its buffers are too small for anything.
+    pub fn plan<C: GpuCurve>(&self, variant: Variant) -> Result<PlannedVariant> {
+        let (recording, _) = self
+            .layout
+            .record_sums::<C>(&self.witness, &|r| r.len(), &variant)?;
+        let plan = MemoryPlan::new(&recording, &self.limits, "device")?;
+        let kept = self.layout.kept(variant.level);
+        let work = recording.commands.iter().map(|c| match c {
+            Command::Dispatch(d) => d.groups as f64 * d.work_per_group as f64,
+            _ => 0.0,
+        });
+        let seconds = work.sum::<f64>() / self.rate.unwrap_or(NOMINAL_RATE)
+            + plan.uploaded as f64 / UPLOAD_RATE;
+        Ok(PlannedVariant {
+            name: variant.name(),
+            variant,
+            resident: kept
+                .parts
+                .iter()
+                .map(|p| p.size.next_multiple_of(256))
+                .sum(),
+            transient: plan.bytes,
+            uploaded: plan.uploaded,
+            estimate_ms: seconds * 1e3,
+        })
+    }
+
+    /// Sizes of the largest buffer to consider, the largest first.
+    fn buffers(&self) -> Vec<u64> {
+        let vector = 32 * self.layout.domain_size.max(self.layout.n_vars) as u64;
+        let least = (vector / MIN_BUFFER_PART).max(MIN_BUFFER);
+        let mut sizes = vec![self.limits.max_binding];
+        while let Some(&last) = sizes.last()
+            && last / 2 >= least
+        {
+            sizes.push((last / 2) & !255);
+        }
+        sizes
+    }
+
+    /// The variants that are worth anything, the largest first: for each part of the key that may
+    /// stay, the one with the largest buffers, down to the smallest of all.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub fn list<C: GpuCurve>(&self) -> Result<Vec<PlannedVariant>> {
+        let sizes = self.buffers();
+        let mut list = Vec::new();
+        for level in (0..=LEVELS).rev() {
+            list.push(self.plan::<C>(Variant {
+                level,
+                max_buffer: self.limits.max_binding,
+                hold_witness: true,
+            })?);
+        }
+        for &max_buffer in &sizes[1..] {
+            if let Ok(planned) = self.plan::<C>(Variant {
+                level: 0,
+                max_buffer,
+                hold_witness: false,
+            }) && list
+                .last()
+                .is_none_or(|last| planned.bytes() < last.bytes())
+            {
+                list.push(planned);
+            }
+        }
+        Ok(list)
+    }
+
+    /// The variant with the least estimated time that fits `budget` bytes.
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the bytes of the smallest one.
+    pub fn choose<C: GpuCurve>(&self, budget: u64, device: &str) -> Result<PlannedVariant> {
+        let sizes = self.buffers();
+        let mut best: Option<(f64, PlannedVariant)> = None;
+        let mut smallest = u64::MAX;
+        for level in (0..=LEVELS).rev() {
+            for hold_witness in [true, false] {
+                for &max_buffer in &sizes {
+                    let variant = Variant {
+                        level,
+                        max_buffer,
+                        hold_witness,
+                    };
+                    let Ok(planned) = self.plan::<C>(variant) else {
+                        break;
+                    };
+                    smallest = smallest.min(planned.bytes());
+                    if planned.bytes() > budget {
+                        continue;
+                    }
+                    let two = planned.resident + 2 * planned.transient <= budget;
+                    let cost = planned.estimate_ms * if two { 1.0 } else { ALONE };
+                    if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                        best = Some((cost, planned));
+                    }
+                    if two {
+                        // Smaller buffers only cost more.
+                        break;
+                    }
+                }
+                if best
+                    .as_ref()
+                    .is_some_and(|(_, b)| b.variant.level == level && b.variant.hold_witness)
+                    && hold_witness
+                {
+                    // The witness a second time is for where it does not fit.
+                    break;
+                }
+            }
+            if let Some((_, found)) = &best
+                && found.variant.level > level
+                && found.resident + 2 * found.transient <= budget
+            {
+                // Keeping less only costs more.
+                break;
+            }
+        }
+        best.map(|(_, planned)| planned).ok_or(Error::OutOfMemory {
+            device: device.to_owned(),
+            needed: smallest,
+            available: budget,
+        })
+    }
+}
+
+/// The choice for each key on one device, remembered.
+#[derive(Debug, Default)]
+pub struct MemoryBudget {
+    /// By key, and by the bytes that the choice was made for.
+    chosen: Mutex<HashMap<(u64, u64), Variant>>,
+}
+
+impl MemoryBudget {
+    /// The variant for a key on a device.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if not even the smallest fits.
+    pub(crate) fn choose<C: GpuCurve>(
+        &self,
+        layout: &KeyLayout,
+        device: &GpuDevice,
+    ) -> Result<Variant> {
+        let bytes = device.limits().memory_budget;
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(variant) = chosen.get(&(layout.id(), bytes)) {
+            return Ok(*variant);
+        }
+        let planner = Planner::new(
+            layout,
+            device.limits().plan(),
+            Some(device.work_per_second()),
+        );
+        let planned = planner.choose::<C>(bytes, &device.info().to_string())?;
+        log::info!(
+            "{}: {}, {} bytes resident and {} a proof, of {bytes}",
+            device.info(),
+            planned.name,
+            planned.resident,
+            planned.transient
+        );
+        chosen.insert((layout.id(), bytes), planned.variant);
+        Ok(planned.variant)
+    }
+
+    /// Brings to the device what of a key is to stay there.
+    ///
+    /// # Errors
+    /// As [`GpuDevice::run`].
+    pub(crate) fn preload<C: GpuCurve>(
+        &self,
+        layout: &KeyLayout,
+        device: &GpuDevice,
+        options: &RunOptions,
+    ) -> Result<()> {
+        let kept = layout.kept(self.choose::<C>(layout, device)?.level);
+        let nothing = Recording::new();
+        device
+            .run_with(&nothing, device.plan(&nothing)?, Some(&kept), options)
+            .map(|_| ())
+    }
+
+    /// The recording of a proof in the chosen variant, or with smaller buffers if this witness
+    /// needs more than one without zeros and ones.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if not even the smallest fits.
+    pub(crate) fn fit<C: GpuCurve>(
+        &self,
+        layout: &KeyLayout,
+        device: &GpuDevice,
+        mut variant: Variant,
+        witness: &Witness,
+    ) -> Result<(PlannedProof, ProofDownloads)> {
+        let bytes = device.limits().memory_budget;
+        let kept = layout.kept(variant.level);
+        let resident: u64 = kept
+            .parts
+            .iter()
+            .map(|p| p.size.next_multiple_of(256))
+            .sum();
+        loop {
+            let (recording, downloads) = layout.record_proof::<C>(witness, &variant)?;
+            let plan = device.plan(&recording)?;
+            if resident + plan.bytes <= bytes || variant.max_buffer < MIN_BUFFER {
+                let planned = PlannedProof {
+                    variant,
+                    recording,
+                    plan,
+                };
+                return Ok((planned, downloads));
+            }
+            variant.max_buffer = (variant.max_buffer / 2) & !255;
+        }
+    }
+}
