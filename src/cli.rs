@@ -6,7 +6,9 @@ mod bench;
 mod commands;
 mod engine;
 mod example;
+mod inputs;
 mod inspect;
+mod throughput;
 
 use clap::Parser;
 use groth16_gpu::{Error, Result};

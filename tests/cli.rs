@@ -518,6 +518,13 @@ fn wrong_usage_exits_with_2() {
         &["prove", key, witness, "--word-tier", "u128"],
         &["prove", key, witness, "--check-key", "deeply"],
         &["prove", key, witness, "same.json", "same.json"],
+        &["prove", key, witness, "t.svg", "p.json", "--trace", "t"],
+        &["bench", "throughput", "--workers", "1,,2"],
+        &["bench", "throughput", "--workers", "0"],
+        &["bench", "throughput", "--partitions", "0"],
+        &["bench", "throughput", "--density", "1.5"],
+        &["bench", "throughput", "--vram-limit", "2GiB,much"],
+        &["bench", "prove", "--vram-limit", "2GiB,none"],
         &["setup", "a.r1cs", "b.zkey"],
         &["verify", "--key", key, "a", "b", "c"],
         &["verify", "a", "b"],
@@ -656,4 +663,98 @@ fn p40_host_limit() {
     let output = place.prove(&dir.join("circuit.zkey"), &dir.join("witness.wtns"), &limit);
     assert_eq!(unlike_failure(&output, "out_of_memory", &["host"]), None);
     assert!(place.is_empty());
+}
+
+/// A trace as written: the names of its spans by track.
+fn spans_of(path: &Path) -> Vec<(String, String)> {
+    let text = fs::read_to_string(path).expect("a trace");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let events = json["traceEvents"].as_array().expect("events");
+    let named = |e: &Value| {
+        let of = |x: &&Value| x["name"] == "thread_name" && x["tid"] == e["tid"];
+        let track = events.iter().find(of).expect("a track");
+        track["args"]["name"].as_str().expect("a name").to_owned()
+    };
+    let spans = events.iter().filter(|e| e["ph"] == "X");
+    spans
+        .map(|e| (named(e), e["name"].as_str().expect("a name").to_owned()))
+        .collect()
+}
+
+#[test]
+fn trace_of_a_proof() {
+    let dir = chain14();
+    let (key, witness) = (dir.join("circuit.zkey"), dir.join("witness.wtns"));
+    let place = Place::new();
+    let trace = place.folder.path().join("trace.json");
+    let picture = place.folder.path().join("trace.json.svg");
+    let option = ["--trace", trace.to_str().expect("a name")];
+    let output = place.prove(&key, &witness, &option);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let names: Vec<_> = spans_of(&trace).into_iter().map(|s| s.1).collect();
+    let phases = [
+        "check",
+        "row_products",
+        "quotient",
+        "msm",
+        "finish",
+        "self_verify",
+    ];
+    assert_eq!(names, phases);
+    let svg = fs::read_to_string(&picture).expect("a picture");
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+
+    // Where it can not be written, nothing is.
+    let place = Place::new();
+    let option = ["--trace", "/no-such-folder/trace.json"];
+    let output = place.prove(&key, &witness, &option);
+    assert_eq!(unlike_failure(&output, "io", &["no-such-folder"]), None);
+    assert!(place.is_empty());
+}
+
+#[test]
+fn throughput() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("trace.json");
+    let output = tool()
+        .args(["bench", "throughput", "--device", "cpu", "--log2", "8"])
+        .args(["--workers", "2,1", "--partitions", "2", "--json", "--trace"])
+        .arg(&trace)
+        .output()
+        .expect("the tool runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 2);
+    for (line, workers) in lines.iter().zip([2, 1]) {
+        assert_eq!(line["bench"], "throughput");
+        for (field, value) in [
+            ("workers", workers),
+            ("partitions", 2),
+            ("log2", 8),
+            ("vram_limit", 0),
+            ("oom", 0),
+            ("failed", 0),
+        ] {
+            assert_eq!(line[field], value, "{field}");
+        }
+        for field in ["device_busy", "turn_wait_ms", "peak_vram", "tier"] {
+            assert!(line[field].is_null(), "{field} of the CPU");
+        }
+        let number = |field: &str| line[field].as_f64().expect("a number");
+        let ratio = number("s_per_proof") / number("s_per_partition");
+        assert!((ratio - 2.0).abs() < 1e-6);
+        // A worker's partitions follow each other.
+        let partitions = 2.0 * number("s_per_partition") * f64::from(workers);
+        assert!(number("median_partition_ms") / 1e3 < partitions);
+    }
+    let proofs = |track: &str| {
+        let check = |s: &&(String, String)| s.0 == track && s.1 == "check";
+        spans_of(&trace).iter().filter(check).count()
+    };
+    assert_eq!(["main", "worker 1", "worker 2"].map(proofs), [1, 4, 2]);
+    assert!(folder.path().join("trace.json.svg").exists());
 }

@@ -1,5 +1,6 @@
 //! Arguments: as typed ([`Raw`]), and as meant ([`Command`]).
 
+use super::commands::trace_files;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use groth16_gpu::curve::CurveId;
@@ -84,6 +85,9 @@ struct RawProve {
     /// Give up if the proof is not finished after this time
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<String>,
+    /// Write what ran when as Chrome trace events, and as a picture to FILE.svg
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -211,6 +215,16 @@ pub struct Prove {
     pub self_verify: bool,
     pub report: Option<PathBuf>,
     pub timeout: Option<Duration>,
+    pub trace: Option<PathBuf>,
+}
+
+impl Prove {
+    /// Every file that the command writes.
+    pub fn outputs(&self) -> Vec<PathBuf> {
+        let files = [Some(&self.proof), Some(&self.public), self.report.as_ref()];
+        let trace = self.trace.iter().flat_map(|path| trace_files(path));
+        files.into_iter().flatten().cloned().chain(trace).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -302,8 +316,18 @@ impl Raw {
 
 impl RawProve {
     fn resolve(self) -> Result<Prove> {
-        let outputs = [Some(&self.proof), Some(&self.public), self.report.as_ref()];
-        let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+        let prove = Prove {
+            key: self.key_options.resolve(self.key)?,
+            witness: self.witness,
+            proof: self.proof,
+            public: self.public,
+            device: self.device.resolve()?,
+            self_verify: !self.no_verify,
+            report: self.report,
+            timeout: self.timeout.as_deref().map(parse_seconds).transpose()?,
+            trace: self.trace,
+        };
+        let outputs = prove.outputs();
         for (i, output) in outputs.iter().enumerate() {
             // Several results may go to the same terminal or pipe.
             if outputs[..i].contains(output) && !output.starts_with("/dev") {
@@ -313,16 +337,7 @@ impl RawProve {
                 )));
             }
         }
-        Ok(Prove {
-            key: self.key_options.resolve(self.key)?,
-            witness: self.witness,
-            proof: self.proof,
-            public: self.public,
-            device: self.device.resolve()?,
-            self_verify: !self.no_verify,
-            report: self.report,
-            timeout: self.timeout.as_deref().map(parse_seconds).transpose()?,
-        })
+        Ok(prove)
     }
 }
 
@@ -364,6 +379,19 @@ impl RawKeyOptions {
 }
 
 impl RawDevice {
+    /// Takes `--vram-limit` as a list, in which `none` is no limit, and leaves none in its place.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn take_vram_limits(&mut self) -> Result<Vec<Option<u64>>> {
+        let limit = |text: &str| match text.trim() {
+            "none" => Ok(None),
+            size => parse_size(size).map(Some),
+        };
+        let list = self.vram_limit.take().unwrap_or_else(|| "none".to_owned());
+        list.split(',').map(limit).collect()
+    }
+
     pub fn resolve(self) -> Result<DeviceChoice> {
         let selector: DeviceSelector = self.device.parse()?;
         let fallback = match self.fallback.as_deref() {

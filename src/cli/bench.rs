@@ -2,8 +2,11 @@
 //! independent computation before its line is printed.
 
 use super::args::{DeviceChoice, RawDevice};
+use super::commands::{check_outputs, trace_files};
+use super::inputs::{Scalars, make_scalars, progression, raw_points};
+use super::throughput::{self, Throughput};
 use super::{Output, engine};
-use ark_ec::{AffineRepr, CurveGroup, PrimeGroup};
+use ark_ec::PrimeGroup;
 use ark_ff::{BigInteger, Field, One, PrimeField, UniformRand, Zero};
 use clap::{Args, Subcommand};
 use groth16_gpu::bytes::Bytes;
@@ -14,14 +17,17 @@ use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Geometry, Group};
 use groth16_gpu::ntt::{Finish, Order, TransformTables, record_transform};
 use groth16_gpu::prover::{ProveOptions, Prover};
-use groth16_gpu::proving_key::{g1_to_raw, g2_to_raw};
+use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::setup_insecure;
+use groth16_gpu::trace::Trace;
+use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, Result, cpu, synthetic, with_curve};
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{SeedableRng, rngs::StdRng};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Subcommand)]
@@ -32,6 +38,9 @@ pub enum RawBench {
     Ntt(RawNtt),
     /// Whole proofs of a synthetic circuit, key resident
     Prove(RawProve),
+    /// Several threads that prove with one key on one device
+    #[command(mut_arg("vram_limit", |a| a.value_name("SIZE,..").help(throughput::LIMITS_HELP)))]
+    Throughput(throughput::RawThroughput),
 }
 
 #[derive(Debug, Args)]
@@ -41,17 +50,26 @@ pub struct Common {
     /// Sizes, as log2: 22 or 16..26
     #[arg(long, value_name = "N|A..B", default_value = "16")]
     log2: String,
+    /// Write what ran when as Chrome trace events, and as a picture to FILE.svg
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: RawDevice,
+}
+
+#[derive(Debug, Args)]
+pub struct Timed {
+    #[command(flatten)]
+    common: Common,
     /// Timed runs of each size, after a warm-up
     #[arg(long, default_value_t = 9)]
     reps: usize,
-    #[command(flatten)]
-    device: RawDevice,
 }
 
 #[derive(Debug, Args)]
 pub struct RawMsm {
     #[command(flatten)]
-    common: Common,
+    timed: Timed,
     /// g1 or g2
     #[arg(long, default_value = "g1")]
     group: String,
@@ -66,28 +84,16 @@ pub struct RawMsm {
 #[derive(Debug, Args)]
 pub struct RawNtt {
     #[command(flatten)]
-    common: Common,
+    timed: Timed,
 }
 
 #[derive(Debug, Args)]
 pub struct RawProve {
     #[command(flatten)]
-    common: Common,
+    timed: Timed,
     /// Share of the witness that is 0 or 1
     #[arg(long, default_value_t = 0.0)]
     density: f64,
-}
-
-/// What the scalars of a multi-scalar multiplication look like.
-#[derive(Clone, Copy, Debug)]
-enum Scalars {
-    Uniform,
-    Zeros,
-    Ones,
-    Equal,
-    MinusOne,
-    Boolean,
-    Witness,
 }
 
 #[derive(Debug)]
@@ -102,36 +108,29 @@ enum What {
     Prove {
         density: f64,
     },
+    Throughput(Throughput),
 }
 
 #[derive(Debug)]
 pub struct Bench {
     what: What,
-    curve: CurveId,
-    sizes: RangeInclusive<u32>,
+    pub curve: CurveId,
+    pub sizes: RangeInclusive<u32>,
     reps: usize,
-    device: DeviceChoice,
+    pub device: DeviceChoice,
+    trace: Option<PathBuf>,
 }
 
 impl RawBench {
     pub fn resolve(self) -> Result<Bench> {
-        let (common, what) = match self {
+        let (Timed { common, reps }, what) = match self {
             Self::Msm(raw) => {
                 let group = match raw.group.as_str() {
                     "g1" => Group::G1,
                     "g2" => Group::G2,
                     other => return Err(Error::Usage(format!("no group `{other}`: g1, g2"))),
                 };
-                let scalars = match raw.scalars.as_str() {
-                    "uniform" => Scalars::Uniform,
-                    "zeros" => Scalars::Zeros,
-                    "ones" => Scalars::Ones,
-                    "equal" => Scalars::Equal,
-                    "minus-one" => Scalars::MinusOne,
-                    "boolean" => Scalars::Boolean,
-                    "witness" => Scalars::Witness,
-                    other => return Err(Error::Usage(format!("no scalars `{other}`"))),
-                };
+                let scalars = raw.scalars.parse()?;
                 if raw.window.is_some_and(|c| !(2..=20).contains(&c)) {
                     return Err(Error::Usage("--window takes 2 to 20 bits".into()));
                 }
@@ -141,19 +140,16 @@ impl RawBench {
                     name: raw.scalars,
                     window: raw.window,
                 };
-                (raw.common, what)
+                (raw.timed, what)
             }
-            Self::Ntt(raw) => (raw.common, What::Ntt),
+            Self::Ntt(raw) => (raw.timed, What::Ntt),
             Self::Prove(raw) => {
-                if !(0.0..=1.0).contains(&raw.density) {
-                    return Err(Error::Usage("--density takes 0 to 1".into()));
-                }
-                (
-                    raw.common,
-                    What::Prove {
-                        density: raw.density,
-                    },
-                )
+                let density = check_density(raw.density)?;
+                (raw.timed, What::Prove { density })
+            }
+            Self::Throughput(raw) => {
+                let (common, what) = raw.resolve()?;
+                (Timed { common, reps: 1 }, What::Throughput(what))
             }
         };
         let number = |text: &str| {
@@ -170,25 +166,50 @@ impl RawBench {
             what,
             curve: common.curve.parse()?,
             sizes,
-            reps: common.reps.max(1),
+            reps: reps.max(1),
             device: common.device.resolve()?,
+            trace: common.trace,
         })
     }
 }
 
-/// Runs a bench and prints a line a size.
+/// A share of the witness.
+pub fn check_density(density: f64) -> Result<f64> {
+    match (0.0..=1.0).contains(&density) {
+        true => Ok(density),
+        false => Err(Error::Usage("--density takes 0 to 1".into())),
+    }
+}
+
+/// Runs a bench and prints its lines.
 pub fn run(bench: &Bench, out: &Output) -> Result<()> {
+    if let Some(path) = &bench.trace {
+        check_outputs(trace_files(path))?;
+    }
+    let trace = Trace::new();
+    trace.name_thread("main");
+    match &bench.what {
+        What::Throughput(what) => throughput::run(bench, what, &trace, out)?,
+        what => run_sizes(bench, what, &trace, out)?,
+    }
+    bench.trace.iter().try_for_each(|path| trace.write(path))
+}
+
+/// A line a size.
+fn run_sizes(bench: &Bench, what: &What, trace: &Trace, out: &Output) -> Result<()> {
     let device = engine::open(&bench.device)?;
     for log2 in bench.sizes.clone() {
-        let line = with_curve!(bench.curve, C => match &bench.what {
+        let line = with_curve!(bench.curve, C => match what {
             What::Msm { group, scalars, name, window } => {
-                bench_msm::<C>(bench, &device, log2, *group, *scalars, *window).map(|mut v| {
+                bench_msm::<C>(bench, &device, trace, log2, *group, *scalars, *window).map(|mut v| {
                     v["scalars"] = json!(name);
                     v
                 })
             }
-            What::Ntt => bench_ntt::<C>(bench, &device, log2),
-            What::Prove { density } => bench_prove::<C>(bench, &device, log2, *density),
+            What::Ntt => bench_ntt::<C>(bench, &device, trace, log2),
+            What::Prove { density } => bench_prove::<C>(bench, &device, trace, log2, *density),
+            // Opens devices of its own.
+            What::Throughput(_) => continue,
         })?;
         out.result(&line, &line.to_string())?;
     }
@@ -196,13 +217,24 @@ pub fn run(bench: &Bench, out: &Output) -> Result<()> {
 }
 
 /// Median, least and greatest of `reps` runs after one that does not count, and the last result.
-fn time<T>(reps: usize, mut run: impl FnMut() -> Result<T>) -> Result<([f64; 3], T)> {
-    let mut result = run()?;
+fn time<T>(
+    reps: usize,
+    trace: &Trace,
+    mut run: impl FnMut() -> Result<T>,
+) -> Result<([f64; 3], T)> {
+    let mut timed = |name| -> Result<(T, f64)> {
+        let start = Instant::now();
+        let result = run()?;
+        let end = Instant::now();
+        trace.host(name, start, end);
+        Ok((result, (end - start).as_secs_f64() * 1e3))
+    };
+    let (mut result, _) = timed("warm-up")?;
     let mut times = Vec::with_capacity(reps);
     for _ in 0..reps {
-        let start = Instant::now();
-        result = run()?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let ms;
+        (result, ms) = timed("run")?;
+        times.push(ms);
     }
     times.sort_by(f64::total_cmp);
     Ok(([times[reps / 2], times[0], times[reps - 1]], result))
@@ -224,72 +256,20 @@ fn phases(report: &RunReport) -> BTreeMap<&'static str, f64> {
     out
 }
 
-fn describe(line: &mut Value, device: &Device, times: [f64; 3], reps: usize) {
+/// Where a line was measured.
+pub fn describe_device(line: &mut Value, device: &Device) {
     line["device"] = json!(device.to_string());
     line["backend"] = json!(device.backend());
     line["tier"] = json!(device.gpu().map(|g| g.tier().name()));
+}
+
+fn describe(line: &mut Value, device: &Device, times: [f64; 3], reps: usize) {
+    describe_device(line, device);
     line["reps"] = json!(reps);
     line["median_ms"] = json!(times[0]);
     line["min_ms"] = json!(times[1]);
     line["max_ms"] = json!(times[2]);
     line["checked"] = json!(true);
-}
-
-/// n distinct points a + b·i, i < n, times the generator.
-fn progression<P: CurveGroup>(n: usize, a: P::ScalarField, b: P::ScalarField) -> Vec<P::Affine> {
-    const PART: usize = 1 << 12;
-    let g = P::generator();
-    let step = (g * b).into_affine();
-    (0..n.div_ceil(PART))
-        .into_par_iter()
-        .flat_map_iter(|part| {
-            let first = part * PART;
-            let mut p = g * (a + b * P::ScalarField::from(first as u64));
-            let points: Vec<P> = (first..n.min(first + PART))
-                .map(|_| {
-                    let q = p;
-                    p += step;
-                    q
-                })
-                .collect();
-            P::normalize_batch(&points)
-        })
-        .collect()
-}
-
-fn make_scalars<F: PrimeField>(kind: Scalars, n: usize) -> Vec<F> {
-    let equal = F::rand(&mut StdRng::seed_from_u64(11));
-    const PART: usize = 1 << 12;
-    (0..n.div_ceil(PART))
-        .into_par_iter()
-        .flat_map_iter(|part| {
-            let mut rng = StdRng::seed_from_u64(part as u64);
-            let first = part * PART;
-            (first..n.min(first + PART))
-                .map(|_| match kind {
-                    Scalars::Uniform => F::rand(&mut rng),
-                    Scalars::Zeros => F::zero(),
-                    Scalars::Ones => F::one(),
-                    Scalars::Equal => equal,
-                    Scalars::MinusOne => -F::one(),
-                    Scalars::Boolean => F::from(rng.r#gen::<bool>()),
-                    Scalars::Witness if rng.gen_bool(0.9) => F::from(rng.r#gen::<bool>()),
-                    Scalars::Witness => F::rand(&mut rng),
-                })
-                .collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-fn raw_points<P: AffineRepr>(points: &[P], push: impl Fn(&P, &mut Vec<u8>) + Sync) -> Vec<u8> {
-    points
-        .par_chunks(1 << 12)
-        .flat_map_iter(|part| {
-            let mut out = Vec::new();
-            part.iter().for_each(|p| push(p, &mut out));
-            out
-        })
-        .collect()
 }
 
 /// A sum in either group.
@@ -302,6 +282,7 @@ enum Sum<C: GpuCurve> {
 fn bench_msm<C: GpuCurve>(
     bench: &Bench,
     device: &Device,
+    trace: &Trace,
     log2: u32,
     group: Group,
     kind: Scalars,
@@ -342,7 +323,7 @@ fn bench_msm<C: GpuCurve>(
         "resident": true, "precompute": 1,
     });
     let (times, sum) = match device {
-        Device::Cpu => time(bench.reps, || {
+        Device::Cpu => time(bench.reps, trace, || {
             Ok(match group {
                 Group::G1 => Sum::G1(cpu::msm::msm_g1::<C>(&bases, &scalar_bytes)?),
                 Group::G2 => Sum::G2(cpu::msm::msm_g2::<C>(&bases, &scalar_bytes)?),
@@ -395,7 +376,7 @@ fn bench_msm<C: GpuCurve>(
                 sums.push(msm::record_sums(&mut rec, C::ID, group, &sorted, b));
             }
             let mut last = RunReport::default();
-            let (times, sum) = time(bench.reps, || {
+            let (times, sum) = time(bench.reps, trace, || {
                 let output = gpu.run(&rec, &options)?;
                 let mut g1 = G1::<C>::zero();
                 let mut g2 = G2::<C>::zero();
@@ -436,7 +417,12 @@ fn report_run(line: &mut Value, gpu: &GpuDevice, report: &RunReport) {
     line["peak_vram"] = json!(gpu.memory().peak_in_use);
 }
 
-fn bench_ntt<C: GpuCurve>(bench: &Bench, device: &Device, log2: u32) -> Result<Value> {
+fn bench_ntt<C: GpuCurve>(
+    bench: &Bench,
+    device: &Device,
+    trace: &Trace,
+    log2: u32,
+) -> Result<Value> {
     let n = 1usize << log2;
     let roots = RootConvention::Arkworks;
     let no_domain = || Error::Usage(format!("{} has no domain of 2^{log2}", C::ID));
@@ -512,7 +498,7 @@ fn bench_ntt<C: GpuCurve>(bench: &Bench, device: &Device, log2: u32) -> Result<V
     let rec = record(false);
     let mut last = RunReport::default();
     let mut device_ms = Vec::new();
-    let (times, ()) = time(bench.reps, || {
+    let (times, ()) = time(bench.reps, trace, || {
         last = gpu.run(&rec, &options)?.report;
         device_ms.extend(phases(&last).get("transform").copied());
         Ok(())
@@ -527,27 +513,33 @@ fn bench_ntt<C: GpuCurve>(bench: &Bench, device: &Device, log2: u32) -> Result<V
     Ok(line)
 }
 
+/// A key whose domain is 2^log2, a witness for it, and the number of constraints.
+pub fn synthetic_key<C: GpuCurve>(log2: u32, density: f64) -> Result<(ProvingKey, Witness, usize)> {
+    // The reduction adds rows for the public input: just below the power of two.
+    let constraints = (1usize << log2).saturating_sub(4).max(1);
+    let (circuit, witness) = synthetic::circuit::<C>(constraints, density, 1);
+    Ok((setup_insecure(&circuit)?, witness, constraints))
+}
+
 fn bench_prove<C: GpuCurve>(
     bench: &Bench,
     device: &Device,
+    trace: &Trace,
     log2: u32,
     density: f64,
 ) -> Result<Value> {
-    // The reduction adds rows for the public input: just below the power of two.
-    let constraints = (1usize << log2) - 4;
-    let (circuit, witness) = synthetic::circuit::<C>(constraints, density, 1);
     let start = Instant::now();
-    let key = setup_insecure(&circuit)?;
+    let (key, witness, constraints) = synthetic_key::<C>(log2, density)?;
     let setup = start.elapsed();
-    drop(circuit);
     let prover = Prover::new(device.clone());
     let mut options = ProveOptions::default();
+    options.trace = Some(trace.clone());
     let cold = Instant::now();
     // Verified before it is returned: the check of this bench.
     prover.prove(&key, &witness, &options)?;
     let cold = cold.elapsed();
     options.self_verify = false;
-    let (times, (_, report)) = time(bench.reps, || prover.prove(&key, &witness, &options))?;
+    let (times, (_, report)) = time(bench.reps, trace, || prover.prove(&key, &witness, &options))?;
     let phases: BTreeMap<&str, f64> = report
         .phases
         .iter()

@@ -7,10 +7,11 @@ use groth16_gpu::error::{InputClass, InputError};
 use groth16_gpu::formats::output::{NewFile, commit_all};
 use groth16_gpu::formats::{self, FileKind, json, r1cs, wtns, zkey};
 use groth16_gpu::proving_key::ProvingKey;
+use groth16_gpu::trace::{self, Trace};
 use groth16_gpu::verify::verify;
 use groth16_gpu::{Error, Result};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Carries out a command; the exit code is 1 for an invalid proof, else 0.
@@ -56,12 +57,7 @@ pub fn read_key(key: &Key) -> Result<ProvingKey> {
 
 fn prove(args: &Prove, out: &Output) -> Result<()> {
     check_order(&args.key.path, &args.witness)?;
-    for output in [&args.proof, &args.public].into_iter().chain(&args.report) {
-        refuse_to_replace(output)?;
-        // Dropped at once: finds out before the work whether the folder can be written, and leaves
-        // nothing behind if the process is killed meanwhile.
-        NewFile::create(output)?;
-    }
+    check_outputs(args.outputs())?;
 
     let witness = wtns::read(&args.witness)?;
     let key = read_key(&args.key)?;
@@ -70,7 +66,9 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
     if args.self_verify {
         key.verifying_key()?;
     }
-    let (proof, report) = engine::prove(args, &key, &witness, out).map_err(|e| match e {
+    let trace = args.trace.as_ref().map(|_| Trace::new());
+    let proved = engine::prove(args, &key, &witness, trace.clone(), out);
+    let (proof, report) = proved.map_err(|e| match e {
         Error::Unsatisfied(what) => {
             Error::Unsatisfied(format!("{}: {what}", args.witness.display()))
         }
@@ -83,6 +81,10 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
     ];
     if let Some(path) = &args.report {
         outputs.push((path, format!("{report:#}\n")));
+    }
+    // First, so that no proof is left behind if it can not be written.
+    if let (Some(trace), Some(path)) = (trace, &args.trace) {
+        trace.write(path)?;
     }
     let mut files = Vec::new();
     for (path, text) in outputs {
@@ -103,6 +105,24 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
         "report": report,
     });
     out.result(&result, "")
+}
+
+/// What `--trace FILE` writes.
+pub fn trace_files(path: &Path) -> Vec<PathBuf> {
+    std::iter::once(path.to_owned())
+        .chain(trace::svg_path(path))
+        .collect()
+}
+
+/// Finds out before the work whether outputs can be written, and leaves nothing behind if the
+/// process is killed meanwhile.
+pub fn check_outputs(outputs: Vec<PathBuf>) -> Result<()> {
+    for output in outputs {
+        refuse_to_replace(&output)?;
+        // Dropped at once.
+        NewFile::create(&output)?;
+    }
+    Ok(())
 }
 
 /// Files tell what they are, so swapped arguments can be named.

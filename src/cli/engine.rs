@@ -11,6 +11,7 @@ use groth16_gpu::proof::Proof;
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::selftest::{self, SelftestReport};
+use groth16_gpu::trace::Trace;
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -74,6 +75,7 @@ pub fn prove(
     args: &Prove,
     key: &ProvingKey,
     witness: &Witness,
+    trace: Option<Trace>,
     out: &Output,
 ) -> Result<(Proof, Value)> {
     check_host_limit(&args.device, key)?;
@@ -83,6 +85,7 @@ pub fn prove(
     options.self_verify = args.self_verify;
     // Out of range is never.
     options.deadline = args.timeout.and_then(|t| Instant::now().checked_add(t));
+    options.trace = trace;
     let drawn = bar.clone();
     options.progress = Some(Arc::new(move |step: &str, done: f32| {
         drawn.set_message(step.to_owned());

@@ -20,7 +20,7 @@ const MERGED: f64 = 1.0;
 /// Rows of bars of one track; what overlaps still more is drawn over the last.
 const LANES: usize = 4;
 /// Characters of a track's name that fit beside its row.
-const LABEL: usize = 28;
+const LABEL: usize = 26;
 
 /// One bar: a span, or several thin ones.
 struct Bar {
@@ -90,9 +90,9 @@ fn bars<'a>(spans: impl Iterator<Item = &'a Span>, origin: f64, us: f64) -> Vec<
     bars
 }
 
-/// Distance of ticks: 1, 2 or 5 times a power of ten, for 12 ticks at most.
+/// Distance of ticks: 1, 2 or 5 times a power of ten, for 16 ticks at most.
 fn tick(total_ms: f64) -> f64 {
-    let least = (total_ms / 12.0).max(1e-4);
+    let least = (total_ms / 16.0).max(1e-4);
     let power = 10f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 5.0].map(|s| s * power);
     steps
@@ -188,6 +188,15 @@ pub(super) fn draw(spans: &[Span]) -> String {
                 "<rect x=\"{left:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{height}\" \
                  fill=\"{fill}\"><title>{title}</title></rect>"
             );
+            let name = escape(bar.name());
+            if bar.spans() == 1 && width > 6.0 * name.len() as f64 + 8.0 {
+                let (left, base) = (left + 4.0, top + 10.5);
+                let _ = writeln!(
+                    rows,
+                    "<text x=\"{left:.1}\" y=\"{base:.1}\" font-size=\"10\" \
+                     pointer-events=\"none\">{name}</text>"
+                );
+            }
         }
         y += height + ROW_GAP;
     }
@@ -305,10 +314,10 @@ mod tests {
     fn ticks_are_round() {
         for (total, step) in [
             (10.0, 1.0),
-            (13.0, 2.0),
+            (17.0, 2.0),
             (50.0, 5.0),
             (0.9, 0.1),
-            (7e4, 1e4),
+            (7e4, 5e3),
         ] {
             assert!((tick(total) / step - 1.0).abs() < 1e-9, "{total}");
         }
