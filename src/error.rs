@@ -154,6 +154,9 @@ pub enum Error {
     /// The caller cancelled.
     #[error("cancelled")]
     Cancelled,
+    /// A fault of this program: it panicked.
+    #[error("internal error: {0}")]
+    Internal(String),
     /// Arguments that make no sense together.
     #[error("{0}")]
     Usage(String),
@@ -197,6 +200,7 @@ impl Error {
             Self::DeviceFault { .. } => "device_fault",
             Self::Timeout { .. } => "timeout",
             Self::Cancelled => "cancelled",
+            Self::Internal(_) => "internal",
             Self::Usage(_) => "usage",
             Self::Io { .. } => "io",
         }
@@ -212,7 +216,8 @@ impl Error {
             | Self::OutOfMemory { .. }
             | Self::DeviceFault { .. }
             | Self::Timeout { .. }
-            | Self::Cancelled => 5,
+            | Self::Cancelled
+            | Self::Internal(_) => 5,
         }
     }
 }

@@ -25,6 +25,7 @@
 //! from `ark_groth16::Proof`. The primitives are public on their own: [`ntt`] and [`msm`] as plans
 //! for a device, [`cpu`] natively.
 
+mod batch;
 pub mod bytes;
 pub mod control;
 pub mod cpu;
@@ -35,8 +36,10 @@ pub mod error;
 pub mod example;
 pub mod formats;
 pub mod gpu_proof;
+pub mod host;
 pub mod kernels;
 pub mod key_layout;
+mod lane;
 pub mod msm;
 pub mod ntt;
 pub mod proof;
@@ -63,7 +66,7 @@ mod shader_compose;
 pub use device::{Device, DeviceOptions, DeviceSelector};
 pub use error::{Error, Result};
 pub use proof::Proof;
-pub use prover::{ProveOptions, Prover};
+pub use prover::{ProveOptions, Prover, ProverOptions};
 pub use proving_key::ProvingKey;
 pub use report::ProofReport;
 pub use trace::Trace;

@@ -279,6 +279,12 @@ impl MemoryBudget {
         Ok(planned.variant)
     }
 
+    /// A key is not used any more.
+    pub(crate) fn forget(&self, layout: &KeyLayout) {
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        chosen.retain(|(id, _), _| *id != layout.id());
+    }
+
     /// Brings to the device what of a key is to stay there.
     ///
     /// # Errors
@@ -309,12 +315,7 @@ impl MemoryBudget {
         witness: &Witness,
     ) -> Result<(PlannedProof, ProofDownloads)> {
         let bytes = device.limits().memory_budget;
-        let kept = layout.kept(variant.level);
-        let resident: u64 = kept
-            .parts
-            .iter()
-            .map(|p| p.size.next_multiple_of(256))
-            .sum();
+        let resident = layout.kept(variant.level).bytes();
         loop {
             let (recording, downloads) = layout.record_proof::<C>(witness, &variant)?;
             let plan = device.plan(&recording)?;

@@ -4,13 +4,13 @@
 use crate::control::{CancelToken, Control, Priority, Progress};
 use crate::cpu;
 use crate::curve::{G1, G2, GpuCurve};
-use crate::device::{Device, GpuDevice, RunOptions, RunReport};
+use crate::device::Device;
 use crate::error::{Error, InputClass, InputError, Result};
-use crate::key_layout::KeyLayout;
+use crate::host::{HostBudget, HostReport, HostReservation, JobPlace, job_bytes};
+use crate::lane::{BackendSums, Lane, Lanes, WGPU, cpu_sums};
 use crate::proof::{CurveProof, Proof, ProofSums};
-use crate::proof_plan::MemoryBudget;
 use crate::proving_key::{ProvingKey, g1_from_raw, g2_from_raw};
-use crate::report::{MemoryUse, Phase, PhaseClock, ProofReport, peak_host_bytes};
+use crate::report::{PhaseClock, ProofReport, peak_host_bytes};
 use crate::trace::Trace;
 use crate::verify::verify;
 use crate::verifying_key::VerifyingKey;
@@ -20,7 +20,7 @@ use ark_ec::CurveGroup;
 use ark_ff::UniformRand;
 use rand::rngs::OsRng;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -78,7 +78,7 @@ impl fmt::Debug for ProveOptions {
 }
 
 impl ProveOptions {
-    fn control(&self) -> Control {
+    pub(crate) fn control(&self) -> Control {
         Control {
             cancel: self.cancel.clone(),
             progress: self.progress.clone(),
@@ -88,51 +88,18 @@ impl ProveOptions {
     }
 }
 
-/// Proves on one device. May be shared between threads.
+/// How a prover is made.
+#[derive(Clone, Debug, Default)]
+pub struct ProverOptions {
+    /// Host memory that its proofs may take together, in bytes; otherwise there is no limit.
+    pub host_limit: Option<u64>,
+}
+
+/// Proves on one device or several. May be shared between threads.
 #[derive(Debug)]
 pub struct Prover {
-    device: Device,
-    /// Keys on the device, the most recently used last.
-    resident: Mutex<Vec<ResidentKey>>,
-    budget: MemoryBudget,
-}
-
-/// A key on the device. Holds the host's key, so that its address identifies it.
-#[derive(Debug)]
-struct ResidentKey {
-    host: ProvingKey,
-    layout: Arc<KeyLayout>,
-}
-
-impl ResidentKey {
-    /// Whether `key` is the key, or a clone of the key, that was uploaded.
-    fn is(&self, key: &ProvingKey) -> bool {
-        let same = |a: &[u8], b: &[u8]| std::ptr::eq(a.as_ptr(), b.as_ptr()) && a.len() == b.len();
-        Arc::ptr_eq(&self.host.a, &key.a)
-            && Arc::ptr_eq(&self.host.b, &key.b)
-            && (self.host.reduction, self.host.roots) == (key.reduction, key.roots)
-            && [
-                (&self.host.a_query, &key.a_query),
-                (&self.host.b_g1_query, &key.b_g1_query),
-                (&self.host.b_g2_query, &key.b_g2_query),
-                (&self.host.l_query, &key.l_query),
-                (&self.host.h_query, &key.h_query),
-            ]
-            .iter()
-            .all(|(a, b)| same(a, b))
-    }
-}
-
-/// Sums, and who computed them.
-struct BackendSums<C: GpuCurve> {
-    sums: ProofSums<C>,
-    backend: &'static str,
-    device: String,
-    fallback: Option<String>,
-    device_ms: Option<f64>,
-    memory: Option<MemoryUse>,
-    /// Whether the CPU path would be an independent second computation.
-    by_device: bool,
+    lanes: Lanes,
+    host: Arc<HostBudget>,
 }
 
 /// The blinding scalars r and s, wiped when dropped.
@@ -140,58 +107,71 @@ type Blinding<C> = Zeroizing<[<C as GpuCurve>::Fr; 2]>;
 
 impl Prover {
     pub fn new(device: Device) -> Self {
+        Self::with_options(vec![device], ProverOptions::default())
+    }
+
+    /// A prover on several devices; on the CPU if there is none. Each proof goes to the device that
+    /// is expected to finish it first. One that is lost gets no new proofs as long as others work.
+    pub fn with_options(devices: Vec<Device>, options: ProverOptions) -> Self {
         Self {
-            device,
-            resident: Mutex::default(),
-            budget: MemoryBudget::default(),
+            lanes: Lanes::new(devices),
+            host: HostBudget::new(options.host_limit),
         }
     }
 
-    /// The device that this prover computes on.
+    /// The device that this prover computes on; the first of several.
     pub fn device(&self) -> &Device {
-        &self.device
+        self.devices().next().expect("there is at least one lane")
     }
 
-    /// Puts a key on the device now rather than at its first proof, and hands it back.
+    /// The devices that this prover computes on.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.lanes.devices()
+    }
+
+    /// Use of the budget of host memory.
+    pub fn host_memory(&self) -> HostReport {
+        self.host.report()
+    }
+
+    /// Host memory that [`Self::prove`] reserves for a proof; without a witness, for one that is
+    /// not mapped from a file. See [`crate::host::job_bytes`].
+    pub fn job_bytes(&self, key: &ProvingKey, witness: Option<&Witness>) -> u64 {
+        self.lanes.job_bytes(key, witness)
+    }
+
+    /// Puts a key on the devices now rather than at its first proof, and hands it back.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if it does not fit, and device faults.
+    /// As [`Self::preload`].
     pub fn load_key(&self, key: ProvingKey) -> Result<ProvingKey> {
-        if let Device::Gpu(gpu) = &self.device {
-            with_curve!(key.curve, C => {
-                let layout = self.key_layout::<C>(gpu, &key)?;
-                self.budget.preload::<C>(&layout, gpu, &RunOptions::default())
-            })?;
-        }
+        self.preload(&key)?;
         Ok(key)
     }
 
-    /// The key cut into parts for the device; remembered, the most recently used last.
-    fn key_layout<C: GpuCurve>(&self, gpu: &GpuDevice, key: &ProvingKey) -> Result<Arc<KeyLayout>> {
-        let mut resident = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = resident.iter().position(|k| k.is(key)) {
-            let found = resident.remove(at);
-            let layout = found.layout.clone();
-            resident.push(found);
-            return Ok(layout);
-        }
-        let limits = gpu.limits().plan();
-        let layout = KeyLayout::new::<C>(key, &limits, &gpu.info().to_string())?;
-        let layout = Arc::new(layout);
-        if resident.len() >= MAX_LAYOUTS {
-            let oldest = resident.remove(0);
-            gpu.evict(oldest.layout.id());
-        }
-        resident.push(ResidentKey {
-            host: key.clone(),
-            layout: layout.clone(),
-        });
-        Ok(layout)
+    /// Puts a key on the devices now rather than at its first proof.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if it does not fit, and device faults.
+    pub fn preload(&self, key: &ProvingKey) -> Result<()> {
+        self.lanes.preload(key)
+    }
+
+    /// Removes a key from the devices; returns whether it was on one. Its memory is free once the
+    /// last proof that uses it has ended. A later proof puts it there again.
+    pub fn evict(&self, key: &ProvingKey) -> bool {
+        self.lanes.evict(key)
+    }
+
+    /// The keys on the devices, those of a device in the order of their last use.
+    pub fn resident_keys(&self) -> Vec<(Device, ProvingKey)> {
+        self.lanes.resident_keys()
     }
 
     /// Proves that `witness` satisfies the circuit of `key`.
     ///
-    /// r and s are uniform, from the operating system's generator.
+    /// r and s are uniform, from the operating system's generator. Host memory for the call is
+    /// reserved first; if others hold it, the call waits.
     ///
     /// # Errors
     /// * input errors: `curve_mismatch` and `count_mismatch` where key and witness do not belong
@@ -199,6 +179,7 @@ impl Prover {
     /// * [`Error::Unsatisfied`] if the proof does not verify because of the witness;
     /// * [`Error::SelfVerification`] if it does not verify because the device computed wrongly;
     /// * [`Error::Cancelled`], and [`Error::Timeout`] after the deadline;
+    /// * [`Error::OutOfMemory`] for more host memory than the limit or device memory than there is;
     /// * `missing_section` if `options.self_verify` and the key has no verifying part.
     pub fn prove(
         &self,
@@ -206,7 +187,37 @@ impl Prover {
         witness: &Witness,
         options: &ProveOptions,
     ) -> Result<(Proof, ProofReport)> {
-        with_curve!(key.curve, C => self.prove_over::<C>(key, witness, options, random_blinding::<C>()))
+        let mut clock = PhaseClock::traced(options.trace.clone());
+        let mut host = self.reserve_host(key, Some(witness), &options.control())?;
+        clock.end_phase("host_wait", cpu::BACKEND, 0);
+        self.prove_reserved(key, witness, options, &mut host, clock)
+    }
+
+    /// Reserves the host memory of a proof.
+    pub(crate) fn reserve_host(
+        &self,
+        key: &ProvingKey,
+        witness: Option<&Witness>,
+        control: &Control,
+    ) -> Result<HostReservation> {
+        let bytes = self.job_bytes(key, witness);
+        self.host
+            .reserve(bytes, control.priority, &|| control.check())
+    }
+
+    /// As [`Self::prove`], with host memory that is reserved already.
+    pub(crate) fn prove_reserved(
+        &self,
+        key: &ProvingKey,
+        witness: &Witness,
+        options: &ProveOptions,
+        host: &mut HostReservation,
+        clock: PhaseClock,
+    ) -> Result<(Proof, ProofReport)> {
+        with_curve!(key.curve, C => {
+            let blinding = random_blinding::<C>();
+            self.prove_over::<C>(key, witness, options, blinding, host, clock)
+        })
     }
 
     /// For tests: proves with r and s given as canonical little-endian numbers, reduced mod r.
@@ -223,7 +234,9 @@ impl Prover {
         use ark_ff::PrimeField;
         with_curve!(key.curve, C => {
             let blinding = [r, s].map(|x| <C as GpuCurve>::Fr::from_le_bytes_mod_order(x));
-            self.prove_over::<C>(key, witness, options, Zeroizing::new(blinding))
+            let mut host = self.reserve_host(key, Some(witness), &options.control())?;
+            let (blinding, clock) = (Zeroizing::new(blinding), PhaseClock::traced(options.trace.clone()));
+            self.prove_over::<C>(key, witness, options, blinding, &mut host, clock)
         })
     }
 
@@ -233,8 +246,9 @@ impl Prover {
         witness: &Witness,
         options: &ProveOptions,
         blinding: Blinding<C>,
+        host: &mut HostReservation,
+        mut clock: PhaseClock,
     ) -> Result<(Proof, ProofReport)> {
-        let mut clock = PhaseClock::traced(options.trace.clone());
         let control = options.control();
         key.check_witness(witness)?;
         let vk = options
@@ -244,7 +258,10 @@ impl Prover {
         let public_inputs = public_inputs(key, witness)?;
         clock.end_phase("check", cpu::BACKEND, 0);
 
-        let computed = self.sums::<C>(key, witness, options, &control, &mut clock)?;
+        let assigned = self.lanes.assign(key);
+        let lane = assigned.lane;
+        let computed = sums::<C>(lane, key, witness, options, host, &mut clock)?;
+        drop(assigned);
         let finish = |sums: &ProofSums<C>| -> Result<Proof> {
             let points = finish_proof::<C>(key, sums, &blinding)?;
             Ok(Proof::new(&points, public_inputs.clone()))
@@ -257,6 +274,7 @@ impl Prover {
             if !holds(vk, &proof)? {
                 // A correct second computation tells a bad witness from a bad device.
                 let device_is_wrong = computed.by_device && {
+                    reserve_for_cpu(host, key, witness, &control)?;
                     let sums = cpu::proof_sums::<C>(key, witness, &control, &mut clock)?;
                     holds(vk, &finish(&sums)?)?
                 };
@@ -273,7 +291,7 @@ impl Prover {
         control.step("done", 1.0)?;
 
         let (wall_ms, phases) = clock.finish();
-        let gpu = self.device.gpu().filter(|_| computed.by_device);
+        let gpu = lane.device().gpu().filter(|_| computed.by_device);
         let report = ProofReport {
             curve: C::ID.name().into(),
             n_vars: key.n_vars as u64,
@@ -290,130 +308,50 @@ impl Prover {
             wall_ms,
             phases,
             peak_host_bytes: peak_host_bytes(),
+            peak_host_budget_bytes: self.host_memory().peak,
             self_verified: vk.is_some(),
             version: env!("CARGO_PKG_VERSION").into(),
         };
         Ok((proof, report))
     }
+}
 
-    fn sums<C: GpuCurve>(
-        &self,
-        key: &ProvingKey,
-        witness: &Witness,
-        options: &ProveOptions,
-        control: &Control,
-        clock: &mut PhaseClock,
-    ) -> Result<BackendSums<C>> {
-        let mut reason = None;
-        if let Device::Gpu(gpu) = &self.device {
-            match self.device_sums::<C>(gpu, key, witness, control, clock) {
-                Ok(sums) => return Ok(sums),
-                Err(
-                    e @ (Error::OutOfMemory { .. }
-                    | Error::DeviceFault { .. }
-                    | Error::Timeout { .. }),
-                ) if options.fallback == Fallback::Cpu && control.check().is_ok() => {
-                    log::warn!("{e}; proving on the CPU instead");
-                    clock.end_phase("failed_device", WGPU, 0);
-                    reason = Some(e.to_string());
-                }
-                Err(e) => return Err(e),
-            }
+/// The sums of a proof on a lane, or on the CPU if its device fails and the options allow that.
+fn sums<C: GpuCurve>(
+    lane: &Lane,
+    key: &ProvingKey,
+    witness: &Witness,
+    options: &ProveOptions,
+    host: &mut HostReservation,
+    clock: &mut PhaseClock,
+) -> Result<BackendSums<C>> {
+    let control = options.control();
+    match lane.sums::<C>(key, witness, &control, clock) {
+        Err(
+            e @ (Error::OutOfMemory { .. } | Error::DeviceFault { .. } | Error::Timeout { .. }),
+        ) if options.fallback == Fallback::Cpu
+            && lane.device().gpu().is_some()
+            && control.check().is_ok() =>
+        {
+            log::warn!("{e}; proving on the CPU instead");
+            clock.end_phase("failed_device", WGPU, 0);
+            reserve_for_cpu(host, key, witness, &control)?;
+            clock.end_phase("host_wait", cpu::BACKEND, 0);
+            cpu_sums::<C>(key, witness, &control, clock, Some(e.to_string()))
         }
-        Ok(BackendSums {
-            sums: cpu::proof_sums::<C>(key, witness, control, clock)?,
-            backend: cpu::BACKEND,
-            device: "cpu".into(),
-            fallback: reason,
-            device_ms: None,
-            memory: None,
-            by_device: false,
-        })
-    }
-
-    fn device_sums<C: GpuCurve>(
-        &self,
-        gpu: &GpuDevice,
-        key: &ProvingKey,
-        witness: &Witness,
-        control: &Control,
-        clock: &mut PhaseClock,
-    ) -> Result<BackendSums<C>> {
-        let progress = control.progress.clone();
-        let options = RunOptions {
-            progress: progress.map(|p| -> crate::device::Progress {
-                Arc::new(move |done| p("device", 0.1 + 0.8 * done as f32))
-            }),
-            cancel: control.cancel.clone(),
-            priority: control.priority,
-            deadline: control.deadline,
-            trace: clock.trace().cloned(),
-        };
-        control.step("key", 0.0)?;
-        let layout = self.key_layout::<C>(gpu, key)?;
-        clock.end_phase("load_key", WGPU, 0);
-        control.step("device", 0.1)?;
-        let (sums, output, variant) =
-            layout.proof_sums::<C>(gpu, &self.budget, witness, &options)?;
-        let device_ms = record_phases(&output.report, clock);
-        Ok(BackendSums {
-            sums,
-            backend: WGPU,
-            device: gpu.info().name.clone(),
-            fallback: None,
-            device_ms,
-            memory: Some(MemoryUse {
-                plan: variant.name(),
-                max_buffer_bytes: variant.max_buffer,
-                resident_bytes: layout
-                    .kept(variant.level)
-                    .parts
-                    .iter()
-                    .map(|p| p.size)
-                    .sum(),
-                reserved_bytes: output.report.reserved_bytes,
-                uploaded_bytes: output.report.uploaded_bytes,
-            }),
-            by_device: true,
-        })
+        result => result,
     }
 }
 
-/// Keys whose parts are remembered; with more, the one not used for longest is forgotten.
-const MAX_LAYOUTS: usize = 16;
-/// Name of the wgpu executor in reports.
-const WGPU: &str = "wgpu";
-
-/// Adds the device's phases to the clock, those of one name as one; returns the time on the
-/// device's own clock.
-fn record_phases(report: &RunReport, clock: &mut PhaseClock) -> Option<f64> {
-    let phase = |name: &str, wall_ms, device_ms| Phase {
-        name: name.replace(' ', "_"),
-        backend: WGPU.into(),
-        wall_ms,
-        device_ms,
-        bytes: 0,
-    };
-    let mut parts = vec![
-        phase("reserve_wait", report.reserve_ms, None),
-        phase("key_to_device", report.fill_ms, None),
-        phase("staging", report.staging_ms, None),
-        phase("turn_wait", report.turn_wait_ms, None),
-    ];
-    let waits = parts.len();
-    for p in &report.phases {
-        let new = phase(p.name, p.wall_ms, p.device_ms);
-        match parts[waits..].iter_mut().find(|old| old.name == new.name) {
-            Some(old) => {
-                old.wall_ms += new.wall_ms;
-                old.device_ms = old.device_ms.zip(new.device_ms).map(|(a, b)| a + b);
-            }
-            None => parts.push(new),
-        }
-    }
-    let device_ms = parts[waits..].iter().map(|p| p.device_ms).sum();
-    clock.end_phases(parts, "host_tail", WGPU);
-    device_ms
+/// Exchanges what a proof on a device reserved for what the CPU path takes.
+fn reserve_for_cpu(
+    host: &mut HostReservation,
+    key: &ProvingKey,
+    witness: &Witness,
+    control: &Control,
+) -> Result<()> {
+    let bytes = job_bytes(key, JobPlace::Cpu, Some(witness));
+    host.replace(bytes, control.priority, &|| control.check())
 }
 
 /// r and s, uniform. Rejection sampling over the operating system's bytes: no bias (p12).

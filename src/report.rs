@@ -66,6 +66,8 @@ pub struct ProofReport {
     /// Most resident memory of the process so far, where the system tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_host_bytes: Option<u64>,
+    /// Most bytes of host memory that the prover's calls had reserved at a time.
+    pub peak_host_budget_bytes: u64,
     /// Whether the proof was verified before it was handed out.
     pub self_verified: bool,
     /// Version of this crate.

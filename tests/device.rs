@@ -20,6 +20,8 @@ use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
 const LANES: u32 = 64;
+/// What a small budget sets aside for staging buffers and pages.
+const STAGING: u64 = 12 * (64 << 10) + 12 * 139_264;
 
 /// `dst[i] = 3 dst[i] + src[i] + add` for `i < n`: not idempotent, so that a group run twice or
 /// not at all shows. Repeats an identity `spin` times to take time.
@@ -274,7 +276,7 @@ fn p56_five_thousand_dispatches(info: &DeviceInfo) {
 
 fn uploads_and_downloads_larger_than_staging(info: &DeviceInfo) {
     let small = DeviceOptions {
-        vram_limit: Some(12 << 20),
+        vram_limit: Some(16 << 20),
         ..options()
     };
     let gpu = open(info, &small);
@@ -302,7 +304,7 @@ fn p65_eight_threads(info: &DeviceInfo) {
 fn p04_memory_is_not_reused_while_in_use(info: &DeviceInfo) {
     // Room for two runs at a time; each fills its memory with a pattern first.
     let tight = DeviceOptions {
-        vram_limit: Some(200 << 10),
+        vram_limit: Some(STAGING + (200 << 10)),
         ..options()
     };
     let gpu = open(info, &tight);
@@ -332,7 +334,7 @@ fn p11_budgets_give_a_result_or_a_typed_error(info: &DeviceInfo) {
         256,
     ] {
         let options = DeviceOptions {
-            vram_limit: Some(budget),
+            vram_limit: Some(STAGING + budget),
             ..options()
         };
         match run(&open(info, &options), &r) {

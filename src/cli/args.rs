@@ -164,9 +164,9 @@ struct RawKeyOptions {
 
 #[derive(Debug, Args)]
 pub struct RawDevice {
-    /// auto, cpu, software, N, name:TEXT, pci:BUS, wgpu:N, cuda:N
+    /// auto, cpu, software, N, name:TEXT, pci:BUS, wgpu:N, cuda:N; prove takes several
     #[arg(long, value_name = "D", default_value = "auto")]
-    device: String,
+    device: Vec<String>,
     /// Device memory to use at most, as 16GiB or 900MiB
     #[arg(long, value_name = "SIZE")]
     vram_limit: Option<String>,
@@ -258,7 +258,8 @@ pub struct Selftest {
 /// Where to compute, and within which limits.
 #[derive(Clone, Debug)]
 pub struct DeviceChoice {
-    pub selector: DeviceSelector,
+    /// At least one; more for `prove` alone.
+    pub selectors: Vec<DeviceSelector>,
     pub vram_limit: Option<u64>,
     pub host_limit: Option<u64>,
     /// Whether the CPU takes over.
@@ -321,7 +322,7 @@ impl RawProve {
             witness: self.witness,
             proof: self.proof,
             public: self.public,
-            device: self.device.resolve()?,
+            device: self.device.resolve_all()?,
             self_verify: !self.no_verify,
             report: self.report,
             timeout: self.timeout.as_deref().map(parse_seconds).transpose()?,
@@ -392,10 +393,25 @@ impl RawDevice {
         list.split(',').map(limit).collect()
     }
 
+    /// For commands that take one device.
     pub fn resolve(self) -> Result<DeviceChoice> {
-        let selector: DeviceSelector = self.device.parse()?;
+        match self.device.as_slice() {
+            [_] => self.resolve_all(),
+            _ => Err(Error::Usage(
+                "this command takes one --device; prove takes several".to_owned(),
+            )),
+        }
+    }
+
+    /// For commands that take several.
+    fn resolve_all(self) -> Result<DeviceChoice> {
+        let selectors: Vec<DeviceSelector> = self
+            .device
+            .iter()
+            .map(|d| d.parse())
+            .collect::<Result<_>>()?;
         let fallback = match self.fallback.as_deref() {
-            None => selector == DeviceSelector::Auto,
+            None => selectors == [DeviceSelector::Auto],
             Some("never") => false,
             Some("cpu") => true,
             Some(other) => {
@@ -406,7 +422,7 @@ impl RawDevice {
         };
         let limit = |size: Option<String>| size.as_deref().map(parse_size).transpose();
         Ok(DeviceChoice {
-            selector,
+            selectors,
             vram_limit: limit(self.vram_limit)?,
             host_limit: limit(self.host_limit)?,
             fallback,

@@ -3,12 +3,12 @@
 
 use super::Output;
 use super::args::{DeviceChoice, Prove, Selftest};
-use groth16_gpu::bytes::Bytes;
 use groth16_gpu::device::selector::{DeviceSelector, select};
 use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, Selected};
 use groth16_gpu::formats::r1cs::R1cs;
+use groth16_gpu::host::{JobPlace, job_bytes, key_bytes};
 use groth16_gpu::proof::Proof;
-use groth16_gpu::prover::{Fallback, ProveOptions, Prover};
+use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::selftest::{self, SelftestReport};
 use groth16_gpu::trace::Trace;
@@ -21,13 +21,17 @@ use std::time::{Duration, Instant};
 
 /// Opens the device asked for, or the CPU where that is allowed to take over.
 pub fn open(choice: &DeviceChoice) -> Result<Device> {
+    open_one(choice, &choice.selectors[0])
+}
+
+fn open_one(choice: &DeviceChoice, selector: &DeviceSelector) -> Result<Device> {
     let options = DeviceOptions {
         vram_limit: choice.vram_limit,
         word_tier: choice.word_tier,
         ..DeviceOptions::default()
     };
-    match Device::open_with(&choice.selector, &options) {
-        Ok(Device::Cpu) if choice.selector == DeviceSelector::Auto && !choice.fallback => Err(
+    match Device::open_with(selector, &options) {
+        Ok(Device::Cpu) if *selector == DeviceSelector::Auto && !choice.fallback => Err(
             Error::NoDevice("auto: no GPU, and --fallback never".to_owned()),
         ),
         Err(Error::NoDevice(what)) if choice.fallback => {
@@ -38,34 +42,43 @@ pub fn open(choice: &DeviceChoice) -> Result<Device> {
     }
 }
 
-/// Host memory that a proof needs beyond mapped files, roughly: the matrices, points that are not
-/// mapped, and four vectors over the domain.
-fn host_estimate(key: &ProvingKey) -> u64 {
-    let matrices = [&key.a, &key.b].map(|m| 4 * m.row_starts.len() + 36 * m.entries());
-    let owned = |bytes: &Bytes| match bytes.file_offset() {
-        Some(_) => 0,
-        None => bytes.len(),
-    };
-    let queries = [
-        &key.a_query,
-        &key.b_g1_query,
-        &key.b_g2_query,
-        &key.l_query,
-        &key.h_query,
-    ];
-    let points: usize = queries.into_iter().map(owned).sum();
-    (matrices.iter().sum::<usize>() + points + 4 * 32 * key.domain_size) as u64
+/// Opens all devices asked for.
+fn open_all(choice: &DeviceChoice) -> Result<Vec<Device>> {
+    let mut devices: Vec<Device> = Vec::new();
+    for selector in &choice.selectors {
+        let device = open_one(choice, selector)?;
+        match &device {
+            Device::Gpu(gpu) => {
+                let mut others = devices.iter().filter_map(Device::gpu);
+                if others.any(|other| other.info() == gpu.info()) {
+                    let what = format!("--device {selector}: {device} was named already");
+                    return Err(Error::Usage(what));
+                }
+            }
+            // Also in the place of devices that are missing; one does for all.
+            Device::Cpu if devices.iter().any(|d| d.gpu().is_none()) => continue,
+            Device::Cpu => {}
+        }
+        devices.push(device);
+    }
+    Ok(devices)
 }
 
-fn check_host_limit(choice: &DeviceChoice, key: &ProvingKey) -> Result<()> {
-    let needed = host_estimate(key);
+/// A prover for one key, on the devices asked for, whose proofs have what the key leaves of the
+/// host's limit.
+fn prover(choice: &DeviceChoice, key: &ProvingKey, witness: Option<&Witness>) -> Result<Prover> {
+    let options = ProverOptions {
+        host_limit: choice.host_limit.map(|l| l.saturating_sub(key_bytes(key))),
+    };
+    let prover = Prover::with_options(open_all(choice)?, options);
+    let needed = key_bytes(key) + prover.job_bytes(key, witness);
     match choice.host_limit {
         Some(available) if needed > available => Err(Error::OutOfMemory {
-            device: "the host (--host-limit)".to_owned(),
+            device: "host memory (--host-limit)".to_owned(),
             needed,
             available,
         }),
-        _ => Ok(()),
+        _ => Ok(prover),
     }
 }
 
@@ -78,8 +91,7 @@ pub fn prove(
     trace: Option<Trace>,
     out: &Output,
 ) -> Result<(Proof, Value)> {
-    check_host_limit(&args.device, key)?;
-    let device = open(&args.device)?;
+    let prover = prover(&args.device, key, Some(witness))?;
     let bar = progress_bar(out);
     let mut options = ProveOptions::default();
     options.self_verify = args.self_verify;
@@ -94,7 +106,7 @@ pub fn prove(
     if args.device.fallback {
         options.fallback = Fallback::Cpu;
     }
-    let result = Prover::new(device).prove(key, witness, &options);
+    let result = prover.prove(key, witness, &options);
     bar.finish_and_clear();
     let (proof, report) = result?;
     let report = serde_json::to_value(&report)
@@ -120,7 +132,14 @@ pub fn memory_plans(
     choice: &DeviceChoice,
     _out: &Output,
 ) -> Result<Option<Value>> {
-    let host = json!({ "device": "host", "bytes": host_estimate(key), "limit": choice.host_limit });
+    let beside = |place| key_bytes(key) + job_bytes(key, place, None);
+    let device = JobPlace::Device { load_key: true };
+    let host = json!({
+        "device": "host",
+        "bytes": beside(JobPlace::Cpu),
+        "bytes_with_device": beside(device),
+        "limit": choice.host_limit,
+    });
     Ok(Some(json!([host])))
 }
 

@@ -9,7 +9,7 @@ pub mod msm;
 pub mod ntt;
 
 use crate::control::Control;
-use crate::curve::GpuCurve;
+use crate::curve::{G1Affine, G2Affine, GpuCurve};
 use crate::domain::Domain;
 use crate::error::{InputClass, InputError, Result};
 use crate::proof::ProofSums;
@@ -65,6 +65,28 @@ pub fn proof_sums<C: GpuCurve>(
     .sum();
     clock.end_phase("msm", BACKEND, bytes);
     sums
+}
+
+/// Memory that [`proof_sums`] allocates at its highest, in bytes: first the five vectors of the
+/// quotient (a, b, c, the transforms' factors, the coset's), then h with the points and buckets of
+/// the sums. Nothing of the key is counted.
+pub fn working_bytes<C: GpuCurve>(key: &ProvingKey) -> u64 {
+    let vector = 32 * key.domain_size as u64;
+    let g1 = |points: usize| msm::terms_bytes::<G1Affine<C>>(points);
+    let sums = [
+        msm::terms_bytes::<G2Affine<C>>(key.n_vars),
+        g1(key.domain_size),
+        g1(key.n_vars),
+        g1(key.n_vars),
+        g1(key.n_vars.saturating_sub(key.n_public + 1)),
+    ];
+    let terms = if key.n_vars <= MAX_CONCURRENT_SUMS {
+        sums.iter().sum::<u64>()
+    } else {
+        sums.into_iter().max().unwrap_or(0)
+    };
+    let points = key.n_vars.max(key.domain_size);
+    (5 * vector).max(vector + terms + msm::bucket_bytes::<G2Affine<C>>(points))
 }
 
 /// The evaluation domain of a key.

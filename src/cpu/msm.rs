@@ -111,6 +111,20 @@ pub(crate) fn limbs_of<F: PrimeField>(x: &F) -> Limbs {
     limbs
 }
 
+/// Bytes of the decoded points and scalars of a sum over `n` points of type `P`.
+pub(super) fn terms_bytes<P>(n: usize) -> u64 {
+    (n.min(CHUNK) * (size_of::<P>() + size_of::<Limbs>())) as u64
+}
+
+/// Bytes of the buckets of sums over up to `n` points of type `P`: those of one window a thread.
+pub(super) fn bucket_bytes<P: AffineRepr>(n: usize) -> u64 {
+    let bits = P::ScalarField::MODULUS_BIT_SIZE - 1;
+    let buckets = 1usize << (Windows::choose(n.min(CHUNK), bits).width - 1);
+    // A bucket, its last batch, and its conflicts: four coordinates, of which a point has two.
+    let each = size_of::<P>() + 4 + 2 * size_of::<P>();
+    (rayon::current_num_threads() * buckets * each) as u64
+}
+
 fn mismatch(message: String) -> Error {
     InputError::new(InputClass::CountMismatch, message).into()
 }

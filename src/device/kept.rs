@@ -1,6 +1,7 @@
 //! What of a key stays on the device between runs.
 
 use crate::bytes::Bytes;
+use crate::device::allocator::align;
 use crate::device::ledger::KeptSizes;
 use crate::device::recording::{BufferSlice, Recording};
 
@@ -53,6 +54,11 @@ impl KeptPart {
 }
 
 impl KeptParts {
+    /// Device memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|p| align(p.size)).sum()
+    }
+
     /// What the arena needs to know.
     pub fn sizes(&self) -> KeptSizes {
         KeptSizes {

@@ -65,7 +65,8 @@ pub fn random_chain<C: GpuCurve>(
     chain_from::<C>(n_constraints, n_public, &start)
 }
 
-fn chain_from<C: GpuCurve>(
+/// As [`chain`], from these values.
+pub fn chain_from<C: GpuCurve>(
     n_constraints: usize,
     n_public: usize,
     start: &[C::Fr],
