@@ -211,7 +211,7 @@ impl<I: Iterator<Item = Result<Witness>> + Send> Batch<'_, I> {
         };
         let proved = catch_unwind(AssertUnwindSafe(|| {
             let witness = witness?;
-            let clock = PhaseClock::traced(options.trace.clone());
+            let clock = PhaseClock::traced(self.options.trace.clone());
             let options = self.options;
             self.prover
                 .prove_reserved(self.key, &witness, options, &mut host, clock)
