@@ -8,6 +8,7 @@ mod engine;
 mod example;
 mod inputs;
 mod inspect;
+mod proofs;
 mod throughput;
 
 use clap::Parser;

@@ -256,7 +256,8 @@ impl Lane {
         let layout = self.layout::<C>(gpu, key)?;
         clock.end_phase("load_key", WGPU, 0);
         control.step("device", 0.1)?;
-        let (sums, output, variant) = layout.proof_sums::<C>(gpu, &self.budget, witness, &options)?;
+        let (sums, output, variant) =
+            layout.proof_sums::<C>(gpu, &self.budget, witness, &options)?;
         let device_ms = record_phases(&output.report, clock);
         Ok(BackendSums {
             sums,
@@ -393,7 +394,9 @@ impl Lanes {
         let of_lane = |lane: &Lane| -> Vec<_> {
             let known = lane.known();
             let there = known.iter().filter(|k| lane.has(k));
-            there.map(|k| (lane.device.clone(), k.host.clone())).collect()
+            there
+                .map(|k| (lane.device.clone(), k.host.clone()))
+                .collect()
         };
         self.lanes.iter().flat_map(of_lane).collect()
     }

@@ -4,6 +4,7 @@
 use super::args::{DeviceChoice, RawDevice};
 use super::commands::{check_outputs, trace_files};
 use super::inputs::{Scalars, make_scalars, progression, raw_points};
+use super::proofs::{self, Proofs, RawProofs};
 use super::throughput::{self, Throughput};
 use super::{Output, engine};
 use ark_ec::PrimeGroup;
@@ -16,7 +17,6 @@ use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Geometry, Group};
 use groth16_gpu::ntt::{Finish, Order, TransformTables, record_transform};
-use groth16_gpu::prover::{ProveOptions, Prover};
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::setup_insecure;
 use groth16_gpu::trace::Trace;
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[derive(Debug, Subcommand)]
 pub enum RawBench {
@@ -37,7 +37,7 @@ pub enum RawBench {
     /// Number-theoretic transform of data on the device
     Ntt(RawNtt),
     /// Whole proofs of a synthetic circuit, key resident
-    Prove(RawProve),
+    Prove(RawProofs),
     /// Several threads that prove with one key on one device
     #[command(mut_arg("vram_limit", |a| a.value_name("SIZE,..").help(throughput::LIMITS_HELP)))]
     Throughput(throughput::RawThroughput),
@@ -60,7 +60,7 @@ pub struct Common {
 #[derive(Debug, Args)]
 pub struct Timed {
     #[command(flatten)]
-    common: Common,
+    pub common: Common,
     /// Timed runs of each size, after a warm-up
     #[arg(long, default_value_t = 9)]
     reps: usize,
@@ -87,15 +87,6 @@ pub struct RawNtt {
     timed: Timed,
 }
 
-#[derive(Debug, Args)]
-pub struct RawProve {
-    #[command(flatten)]
-    timed: Timed,
-    /// Share of the witness that is 0 or 1
-    #[arg(long, default_value_t = 0.0)]
-    density: f64,
-}
-
 #[derive(Debug)]
 enum What {
     Msm {
@@ -105,9 +96,7 @@ enum What {
         window: Option<u32>,
     },
     Ntt,
-    Prove {
-        density: f64,
-    },
+    Prove(Proofs),
     Throughput(Throughput),
 }
 
@@ -116,7 +105,7 @@ pub struct Bench {
     what: What,
     pub curve: CurveId,
     pub sizes: RangeInclusive<u32>,
-    reps: usize,
+    pub reps: usize,
     pub device: DeviceChoice,
     trace: Option<PathBuf>,
 }
@@ -144,8 +133,8 @@ impl RawBench {
             }
             Self::Ntt(raw) => (raw.timed, What::Ntt),
             Self::Prove(raw) => {
-                let density = check_density(raw.density)?;
-                (raw.timed, What::Prove { density })
+                let (timed, what) = raw.resolve()?;
+                (timed, What::Prove(what))
             }
             Self::Throughput(raw) => {
                 let (common, what) = raw.resolve()?;
@@ -189,6 +178,7 @@ pub fn run(bench: &Bench, out: &Output) -> Result<()> {
     let trace = Trace::new();
     trace.name_thread("main");
     match &bench.what {
+        What::Prove(what) => proofs::run(bench, what, &trace, out)?,
         What::Throughput(what) => throughput::run(bench, what, &trace, out)?,
         what => run_sizes(bench, what, &trace, out)?,
     }
@@ -207,9 +197,8 @@ fn run_sizes(bench: &Bench, what: &What, trace: &Trace, out: &Output) -> Result<
                 })
             }
             What::Ntt => bench_ntt::<C>(bench, &device, trace, log2),
-            What::Prove { density } => bench_prove::<C>(bench, &device, trace, log2, *density),
-            // Opens devices of its own.
-            What::Throughput(_) => continue,
+            // These open devices of their own.
+            What::Prove(_) | What::Throughput(_) => continue,
         })?;
         out.result(&line, &line.to_string())?;
     }
@@ -217,7 +206,7 @@ fn run_sizes(bench: &Bench, what: &What, trace: &Trace, out: &Output) -> Result<
 }
 
 /// Median, least and greatest of `reps` runs after one that does not count, and the last result.
-fn time<T>(
+pub fn time<T>(
     reps: usize,
     trace: &Trace,
     mut run: impl FnMut() -> Result<T>,
@@ -240,7 +229,7 @@ fn time<T>(
     Ok(([times[reps / 2], times[0], times[reps - 1]], result))
 }
 
-fn wrong(device: &Device) -> Error {
+pub fn wrong(device: &Device) -> Error {
     Error::DeviceFault {
         device: device.to_string(),
         message: "the result differs from the independent computation".into(),
@@ -263,7 +252,7 @@ pub fn describe_device(line: &mut Value, device: &Device) {
     line["tier"] = json!(device.gpu().map(|g| g.tier().name()));
 }
 
-fn describe(line: &mut Value, device: &Device, times: [f64; 3], reps: usize) {
+pub fn describe(line: &mut Value, device: &Device, times: [f64; 3], reps: usize) {
     describe_device(line, device);
     line["reps"] = json!(reps);
     line["median_ms"] = json!(times[0]);
@@ -361,7 +350,10 @@ fn bench_msm<C: GpuCurve>(
                     })
                     .collect()
             };
-            let options = RunOptions::default();
+            let options = RunOptions {
+                trace: Some(trace.clone()),
+                ..RunOptions::default()
+            };
             let point_bytes = group.affine_bytes(C::ID) as usize;
             let bases = gpu.upload_resident(&slice(&bases, point_bytes), &options)?;
             let scalars = gpu.upload_resident(&slice(&scalar_bytes, 32), &options)?;
@@ -438,7 +430,10 @@ fn bench_ntt<C: GpuCurve>(
         .flat_map_iter(|x| C::fr_montgomery(x).iter().flat_map(|l| l.to_le_bytes()))
         .collect::<Vec<u8>>()
         .into();
-    let options = RunOptions::default();
+    let options = RunOptions {
+        trace: Some(trace.clone()),
+        ..RunOptions::default()
+    };
     let tables = TransformTables::new::<C>(log2, roots, false).ok_or_else(no_domain)?;
     let data = gpu.upload_resident(
         &[
@@ -519,38 +514,4 @@ pub fn synthetic_key<C: GpuCurve>(log2: u32, density: f64) -> Result<(ProvingKey
     let constraints = (1usize << log2).saturating_sub(4).max(1);
     let (circuit, witness) = synthetic::circuit::<C>(constraints, density, 1);
     Ok((setup_insecure(&circuit)?, witness, constraints))
-}
-
-fn bench_prove<C: GpuCurve>(
-    bench: &Bench,
-    device: &Device,
-    trace: &Trace,
-    log2: u32,
-    density: f64,
-) -> Result<Value> {
-    let start = Instant::now();
-    let (key, witness, constraints) = synthetic_key::<C>(log2, density)?;
-    let setup = start.elapsed();
-    let prover = Prover::new(device.clone());
-    let mut options = ProveOptions::default();
-    options.trace = Some(trace.clone());
-    let cold = Instant::now();
-    // Verified before it is returned: the check of this bench.
-    prover.prove(&key, &witness, &options)?;
-    let cold = cold.elapsed();
-    options.self_verify = false;
-    let (times, (_, report)) = time(bench.reps, trace, || prover.prove(&key, &witness, &options))?;
-    let phases: BTreeMap<&str, f64> = report
-        .phases
-        .iter()
-        .map(|p| (p.name.as_str(), p.device_ms.unwrap_or(p.wall_ms)))
-        .collect();
-    let ms = |d: Duration| d.as_secs_f64() * 1e3;
-    let mut line = json!({
-        "bench": "prove", "curve": C::ID.name(), "constraints": constraints, "density": density,
-        "setup_ms": ms(setup), "cold_ms": ms(cold), "warm_median_ms": times[0],
-        "phases": phases, "peak_vram": report.peak_arena_bytes, "peak_host": report.peak_host_bytes,
-    });
-    describe(&mut line, device, times, bench.reps);
-    Ok(line)
 }

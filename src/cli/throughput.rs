@@ -6,7 +6,7 @@ use super::{Output, engine};
 use clap::Args;
 use groth16_gpu::prover::{ProveOptions, Prover};
 use groth16_gpu::proving_key::ProvingKey;
-use groth16_gpu::report::peak_host_bytes;
+use groth16_gpu::report::{MemoryUse, peak_host_bytes};
 use groth16_gpu::trace::Trace;
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, ProofReport, Result, with_curve};
@@ -84,6 +84,8 @@ impl Job {
 struct Outcome {
     latencies: Vec<f64>,
     turn_waits: Vec<f64>,
+    device_times: Vec<f64>,
+    memory: Option<MemoryUse>,
     out_of_memory: usize,
     failed: usize,
     first_error: Option<Error>,
@@ -97,6 +99,8 @@ impl Outcome {
                 self.latencies.push(latency);
                 let waits = report.phases.iter().filter(|p| p.name == "turn_wait");
                 self.turn_waits.extend(waits.map(|p| p.wall_ms));
+                self.device_times.extend(report.device_ms);
+                self.memory = report.memory;
                 true
             }
             Err(e) => {
@@ -113,6 +117,8 @@ impl Outcome {
     fn merge(&mut self, other: Self) {
         self.latencies.extend(other.latencies);
         self.turn_waits.extend(other.turn_waits);
+        self.device_times.extend(other.device_times);
+        self.memory = self.memory.take().or(other.memory);
         self.out_of_memory += other.out_of_memory;
         self.failed += other.failed;
         self.first_error = self.first_error.take().or(other.first_error);
@@ -213,6 +219,7 @@ fn describe(line: &mut Value, job: &Job, outcome: &Outcome, from: Instant, to: I
     line["s_per_proof"] = json!(per_proof);
     line["s_per_partition"] = json!(per_proof.zip(partitions).map(|(s, n)| s / n as f64));
     line["median_partition_ms"] = json!(median(outcome.latencies.clone()));
+    line["median_device_ms"] = json!(median(outcome.device_times.clone()));
     let busy = device.gpu().zip(job.options.trace.as_ref());
     let busy = busy.map(|(gpu, trace)| trace.device_busy(&gpu.info().name, from, to));
     line["device_busy"] = json!(busy);
@@ -220,9 +227,9 @@ fn describe(line: &mut Value, job: &Job, outcome: &Outcome, from: Instant, to: I
     line["oom"] = json!(outcome.out_of_memory);
     line["failed"] = json!(outcome.failed);
     // Since the device was opened, so of all numbers of workers so far.
-    line["peak_vram"] = json!(device.gpu().map(|g| g.memory().peak_allocated));
+    line["peak_vram"] = json!(device.gpu().map(|g| g.memory().peak_total));
     line["peak_host"] = json!(peak_host_bytes());
-    // The memory variant belongs here, once proofs report one.
+    line["memory"] = json!(outcome.memory);
     line["checked"] = json!(true);
 }
 
