@@ -2,6 +2,7 @@
 //! which [`commands`] carries out. Results go to stdout, everything else to stderr.
 
 mod args;
+mod batch;
 mod bench;
 mod commands;
 mod engine;
@@ -62,6 +63,10 @@ impl Output {
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
+    /// Prints a failure to stderr.
+    pub fn error(&self, message: &str) {
+        let _ = writeln!(io::stderr(), "error: {message}");
+    }
     /// Whether to draw progress.
     pub fn shows_progress(&self) -> bool {
         !self.quiet && io::stderr().is_terminal()
@@ -83,6 +88,16 @@ pub fn write_stdout(bytes: &[u8]) -> Result<()> {
 }
 
 fn report(e: &Error, out: &Output) -> ExitCode {
+    let message = full_message(e);
+    out.error(&message);
+    if out.json {
+        let _ = print_stdout(&error_json(e, &message).to_string());
+    }
+    ExitCode::from(e.exit_code())
+}
+
+/// An error with what it comes from.
+fn full_message(e: &Error) -> String {
     let mut message = e.to_string();
     let mut source = std::error::Error::source(e);
     while let Some(cause) = source {
@@ -92,11 +107,7 @@ fn report(e: &Error, out: &Output) -> ExitCode {
         }
         source = cause.source();
     }
-    let _ = writeln!(io::stderr(), "error: {message}");
-    if out.json {
-        let _ = print_stdout(&error_json(e, &message).to_string());
-    }
-    ExitCode::from(e.exit_code())
+    message
 }
 
 fn error_json(e: &Error, message: &str) -> Value {

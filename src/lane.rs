@@ -414,3 +414,33 @@ impl Drop for Assigned<'_> {
         self.lane.pending.fetch_sub(self.work, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curve::Bn254;
+    use crate::setup::setup_insecure;
+    use crate::synthetic::circuit;
+
+    #[test]
+    fn the_lane_with_the_least_to_do_gets_the_next_proof() {
+        let keys = [20, 100].map(|n| setup_insecure(&circuit::<Bn254>(n, 0.5, 1).0).unwrap());
+        let lanes = Lanes::new(vec![Device::Cpu, Device::Cpu]);
+        let index = |a: &Assigned| lanes.lanes.iter().position(|l| std::ptr::eq(l, a.lane));
+        let large = lanes.assign(&keys[1]);
+        let small = [(); 3].map(|()| lanes.assign(&keys[0]));
+        assert_eq!(index(&large), Some(0));
+        assert!(small.iter().all(|a| index(a) == Some(1)));
+        drop(large);
+        assert_eq!(index(&lanes.assign(&keys[1])), Some(0));
+        drop(small);
+        let pending = |lane: &Lane| lane.pending.load(Ordering::Relaxed);
+        assert!(lanes.lanes.iter().all(|lane| pending(lane) == 0));
+    }
+
+    #[test]
+    fn no_device_is_the_cpu() {
+        let lanes = Lanes::new(Vec::new());
+        assert!(matches!(lanes.devices().next(), Some(Device::Cpu)));
+    }
+}

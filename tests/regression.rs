@@ -15,7 +15,7 @@ use groth16_gpu::gpu_proof::chunk_size;
 use groth16_gpu::kernels::{Kernel, KernelSource, WordTier};
 use groth16_gpu::msm::{self, Geometry, Group};
 use groth16_gpu::proof::Proof;
-use groth16_gpu::prover::{Fallback, ProveOptions, Prover};
+use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::{ProvingKey, QapReduction, g1_to_raw};
 use groth16_gpu::report::ProofReport;
 use groth16_gpu::selftest::{self, Size};
@@ -485,6 +485,37 @@ fn p64_after_a_panic(d: &TestDevice) -> Outcome {
     Ok(())
 }
 
+/// Proofs go to the device that has the least to do, and to no device that is lost.
+fn several_devices(d: &TestDevice) -> Outcome {
+    let options = common::options(d.gpu.tier());
+    let open = || GpuDevice::open(d.gpu.info(), &options);
+    let gpus = [open()?, open()?];
+    let devices = gpus.iter().cloned().map(Device::Gpu).collect();
+    let prover = Prover::with_options(devices, ProverOptions::default());
+    let (key, witness) = circuit(CurveId::Bn254, 64, QapReduction::Circom)?;
+    prover.preload(&key)?;
+    ensure!(prover.resident_keys().len() == 2, "not on both");
+    let witnesses = vec![witness.clone(); 6];
+    let before: Vec<u64> = gpus.iter().map(|g| g.memory().peak_in_use).collect();
+    prover.prove_many(&key, &witnesses, &ProveOptions::default())?;
+    for (gpu, before) in gpus.iter().zip(before) {
+        let memory = gpu.memory();
+        ensure!(memory.peak_in_use > before, "one had nothing to do");
+        ensure!(memory.held == 0, "{memory:?}");
+    }
+    gpus[0].lose_device();
+    prover.prove_many(&key, &witnesses, &ProveOptions::default())?;
+    ensure!(prover.evict(&key), "it was resident");
+    ensure!(!prover.evict(&key), "it was evicted");
+    ensure!(prover.resident_keys().is_empty(), "still resident");
+    ensure!(gpus[1].memory().resident == 0, "{:?}", gpus[1].memory());
+    prover.prove(&key, &witness, &ProveOptions::default())?;
+    gpus[1].lose_device();
+    let result = prover.prove(&key, &witness, &ProveOptions::default());
+    expect_class(result, "device_fault")?;
+    Ok(())
+}
+
 /// Time of one sum, the best of several.
 fn time_msm<C: GpuCurve>(d: &TestDevice, scalars: &[u8], bases: &[u8]) -> Result<Duration> {
     let n = scalars.len() / 32;
@@ -579,7 +610,7 @@ fn main() {
             trials.push(common::ignored(format!("{label}/{name}")));
         }
     }
-    let device_tests: [(&str, OnDevice); 8] = [
+    let device_tests: [(&str, OnDevice); 9] = [
         ("p03_chunks", p03_chunks),
         ("p11_budgets", p11_budgets),
         ("p52_checked_shaders", p52_checked_shaders),
@@ -588,6 +619,7 @@ fn main() {
         ("p64_after_a_panic", p64_after_a_panic),
         ("p53_broken_kernels", p53_broken_kernels),
         ("p68_skewed_scalars", p68_skewed_scalars),
+        ("several_devices", several_devices),
     ];
     for (name, test) in device_tests {
         for d in &devices {

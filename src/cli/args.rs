@@ -9,7 +9,7 @@ use groth16_gpu::kernels::WordTier;
 use groth16_gpu::proving_key::KeyCheck;
 use groth16_gpu::{Error, Result};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Groth16 proofs over BLS12-381 and BN254 on any GPU.
 #[derive(Debug, Parser)]
@@ -67,11 +67,19 @@ struct RawProve {
     /// Proving key: .zkey, or with --r1cs a key of arkworks, bellman or bellperson
     key: PathBuf,
     /// Witness: .wtns
-    witness: PathBuf,
+    #[arg(required_unless_present = "batch", conflicts_with = "batch")]
+    witness: Option<PathBuf>,
     #[arg(default_value = "proof.json")]
     proof: PathBuf,
     #[arg(default_value = "public.json")]
     public: PathBuf,
+    /// In place of WITNESS: a folder of .wtns files, or a file with the path of one a line (`-` is
+    /// stdin). Writes NAME.proof.json and NAME.public.json for each NAME.wtns
+    #[arg(long, value_name = "DIR|LIST")]
+    batch: Option<PathBuf>,
+    /// Folder for the results of --batch; made if need be [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     key_options: RawKeyOptions,
     #[command(flatten)]
@@ -79,10 +87,11 @@ struct RawProve {
     /// Do not verify the proof before writing it
     #[arg(long)]
     no_verify: bool,
-    /// Write a report of phases, times and memory as JSON
+    /// Write a report of phases, times and memory as JSON; under --batch a folder for
+    /// NAME.report.json, made if need be
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Give up if the proof is not finished after this time
+    /// Give up what is not finished after this time
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<String>,
     /// Write what ran when as Chrome trace events, and as a picture to FILE.svg
@@ -186,6 +195,7 @@ pub struct RawDevice {
 #[derive(Debug)]
 pub enum Command {
     Prove(Prove),
+    ProveBatch(ProveBatch),
     Verify(Verify),
     Inspect(Inspect),
     ExportVkey { key: Key, vkey: PathBuf },
@@ -214,7 +224,7 @@ pub struct Prove {
     pub device: DeviceChoice,
     pub self_verify: bool,
     pub report: Option<PathBuf>,
-    pub timeout: Option<Duration>,
+    pub deadline: Option<Instant>,
     pub trace: Option<PathBuf>,
 }
 
@@ -225,6 +235,20 @@ impl Prove {
         let trace = self.trace.iter().flat_map(|path| trace_files(path));
         files.into_iter().flatten().cloned().chain(trace).collect()
     }
+}
+
+#[derive(Debug)]
+pub struct ProveBatch {
+    pub key: Key,
+    /// A folder of witnesses, or a list of them.
+    pub source: PathBuf,
+    /// Folders for results and for reports.
+    pub out: PathBuf,
+    pub report: Option<PathBuf>,
+    pub device: DeviceChoice,
+    pub self_verify: bool,
+    pub deadline: Option<Instant>,
+    pub trace: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -274,7 +298,7 @@ impl Raw {
     /// [`Error::Usage`].
     pub fn resolve(self) -> Result<Command> {
         Ok(match self.command {
-            RawCommand::Prove(raw) => Command::Prove(raw.resolve()?),
+            RawCommand::Prove(raw) => raw.resolve()?,
             RawCommand::Verify(raw) => Command::Verify(raw.resolve()?),
             RawCommand::Inspect(raw) => Command::Inspect(Inspect {
                 file: raw.key_options.resolve(raw.file)?,
@@ -316,16 +340,42 @@ impl Raw {
 }
 
 impl RawProve {
-    fn resolve(self) -> Result<Prove> {
+    fn resolve(self) -> Result<Command> {
+        let timeout = self.timeout.as_deref().map(parse_seconds).transpose()?;
+        // From the start of the process on. Out of range is never.
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let key = self.key_options.resolve(self.key)?;
+        let device = self.device.resolve_all()?;
+        let self_verify = !self.no_verify;
+        let witness = match (self.batch, self.witness) {
+            (None, Some(witness)) if self.out.is_none() => witness,
+            (Some(source), None) => {
+                return Ok(Command::ProveBatch(ProveBatch {
+                    key,
+                    source,
+                    out: self.out.unwrap_or_default(),
+                    report: self.report,
+                    device,
+                    self_verify,
+                    deadline,
+                    trace: self.trace,
+                }));
+            }
+            _ => {
+                let what =
+                    "prove takes KEY WITNESS [PROOF] [PUBLIC], or KEY --batch DIR|LIST [--out DIR]";
+                return Err(Error::Usage(what.to_owned()));
+            }
+        };
         let prove = Prove {
-            key: self.key_options.resolve(self.key)?,
-            witness: self.witness,
+            key,
+            witness,
             proof: self.proof,
             public: self.public,
-            device: self.device.resolve_all()?,
-            self_verify: !self.no_verify,
+            device,
+            self_verify,
             report: self.report,
-            timeout: self.timeout.as_deref().map(parse_seconds).transpose()?,
+            deadline,
             trace: self.trace,
         };
         let outputs = prove.outputs();
@@ -338,7 +388,7 @@ impl RawProve {
                 )));
             }
         }
-        Ok(prove)
+        Ok(Command::Prove(prove))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The commands.
 
 use super::args::{Command, Key, Prove, Raw, Selftest, Verify, VkeySource};
-use super::{Output, engine, example, inspect, write_stdout};
+use super::{Output, batch, engine, example, inspect, write_stdout};
 use clap::CommandFactory;
 use groth16_gpu::error::{InputClass, InputError};
 use groth16_gpu::formats::output::{NewFile, commit_all};
@@ -14,10 +14,12 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Carries out a command; the exit code is 1 for an invalid proof, else 0.
+/// Carries out a command; the exit code is 1 for an invalid proof, that of the first failure of a
+/// batch, else 0.
 pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
     match command {
         Command::Prove(args) => prove(&args, out)?,
+        Command::ProveBatch(args) => return batch::prove_batch(&args, out),
         Command::Verify(args) => return verify_proof(&args, out),
         Command::Inspect(args) => inspect::inspect(&args, out)?,
         Command::ExportVkey { key, vkey } => export_vkey(&key, &vkey, out)?,
@@ -67,13 +69,8 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
         key.verifying_key()?;
     }
     let trace = args.trace.as_ref().map(|_| Trace::new());
-    let proved = engine::prove(args, &key, &witness, trace.clone(), out);
-    let (proof, report) = proved.map_err(|e| match e {
-        Error::Unsatisfied(what) => {
-            Error::Unsatisfied(format!("{}: {what}", args.witness.display()))
-        }
-        other => other,
-    })?;
+    let (proof, report) = engine::prove(args, &key, &witness, trace.clone(), out)
+        .map_err(|e| name_witness(e, &args.witness))?;
 
     let mut outputs = vec![
         (&args.proof, json::proof_to_json(&proof)?),
@@ -105,6 +102,14 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
         "report": report,
     });
     out.result(&result, "")
+}
+
+/// Names the witness that does not satisfy the circuit.
+pub fn name_witness(e: Error, witness: &Path) -> Error {
+    match e {
+        Error::Unsatisfied(what) => Error::Unsatisfied(format!("{}: {what}", witness.display())),
+        other => other,
+    }
 }
 
 /// What `--trace FILE` writes.
@@ -145,7 +150,7 @@ fn check_order(key: &Path, witness: &Path) -> Result<()> {
 }
 
 /// An output argument that names a key, witness or circuit is a mistake.
-fn refuse_to_replace(output: &Path) -> Result<()> {
+pub fn refuse_to_replace(output: &Path) -> Result<()> {
     let regular = std::fs::metadata(output).is_ok_and(|m| m.is_file());
     if !regular {
         return Ok(());

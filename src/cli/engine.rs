@@ -13,7 +13,7 @@ use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::selftest::{self, SelftestReport};
 use groth16_gpu::trace::Trace;
 use groth16_gpu::witness::Witness;
-use groth16_gpu::{Error, Result};
+use groth16_gpu::{Error, ProofReport, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -66,7 +66,11 @@ fn open_all(choice: &DeviceChoice) -> Result<Vec<Device>> {
 
 /// A prover for one key, on the devices asked for, whose proofs have what the key leaves of the
 /// host's limit.
-fn prover(choice: &DeviceChoice, key: &ProvingKey, witness: Option<&Witness>) -> Result<Prover> {
+pub fn prover(
+    choice: &DeviceChoice,
+    key: &ProvingKey,
+    witness: Option<&Witness>,
+) -> Result<Prover> {
     let options = ProverOptions {
         host_limit: choice.host_limit.map(|l| l.saturating_sub(key_bytes(key))),
     };
@@ -82,6 +86,21 @@ fn prover(choice: &DeviceChoice, key: &ProvingKey, witness: Option<&Witness>) ->
     }
 }
 
+/// How to prove.
+pub fn prove_options(
+    choice: &DeviceChoice,
+    self_verify: bool,
+    deadline: Option<Instant>,
+) -> ProveOptions {
+    let mut options = ProveOptions::default();
+    options.self_verify = self_verify;
+    options.deadline = deadline;
+    if choice.fallback {
+        options.fallback = Fallback::Cpu;
+    }
+    options
+}
+
 /// Proves, and falls back to the CPU if the device fails and the options allow it. Returns the
 /// report as JSON.
 pub fn prove(
@@ -93,28 +112,25 @@ pub fn prove(
 ) -> Result<(Proof, Value)> {
     let prover = prover(&args.device, key, Some(witness))?;
     let bar = progress_bar(out);
-    let mut options = ProveOptions::default();
-    options.self_verify = args.self_verify;
-    // Out of range is never.
-    options.deadline = args.timeout.and_then(|t| Instant::now().checked_add(t));
+    let mut options = prove_options(&args.device, args.self_verify, args.deadline);
     options.trace = trace;
     let drawn = bar.clone();
     options.progress = Some(Arc::new(move |step: &str, done: f32| {
         drawn.set_message(step.to_owned());
         drawn.set_position((done * 100.0) as u64);
     }));
-    if args.device.fallback {
-        options.fallback = Fallback::Cpu;
-    }
     let result = prover.prove(key, witness, &options);
     bar.finish_and_clear();
     let (proof, report) = result?;
-    let report = serde_json::to_value(&report)
-        .map_err(|e| Error::io("report", std::io::Error::other(e.to_string())))?;
-    Ok((proof, report))
+    Ok((proof, report_json(&report)?))
 }
 
-fn progress_bar(out: &Output) -> ProgressBar {
+pub fn report_json(report: &ProofReport) -> Result<Value> {
+    serde_json::to_value(report)
+        .map_err(|e| Error::io("report", std::io::Error::other(e.to_string())))
+}
+
+pub fn progress_bar(out: &Output) -> ProgressBar {
     if !out.shows_progress() {
         return ProgressBar::hidden();
     }
