@@ -13,6 +13,10 @@ use crate::device::line::Line;
 use crate::error::Error;
 use serde::Serialize;
 
+/// Holds for which slabs are made and keys evicted: one that runs and one that is ready behind it
+/// keep a device busy. More of them are welcome to what is free.
+const GROWING_HOLDS: usize = 2;
+
 /// Sizes that a ledger keeps to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LedgerLimits {
@@ -112,6 +116,16 @@ pub enum Refusal {
     TooLarge { needed: u64, available: u64 },
     /// The driver has no more, even though nobody holds anything.
     Driver(Error),
+}
+
+/// How to get memory that is in no slab yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    None,
+    /// Slabs with room for more.
+    Slabs,
+    /// Slabs of exactly the sizes needed.
+    Exact,
 }
 
 /// Use of memory, now and at its highest.
@@ -508,13 +522,17 @@ impl<B: Clone> Ledger<B> {
                 },
             });
         }
+        let growth = match self.held < GROWING_HOLDS {
+            true => Growth::Slabs,
+            false => Growth::None,
+        };
         let mut refused = None;
         loop {
-            match self.try_take(front, back, false, driver) {
+            match self.try_take(front, back, growth, driver) {
                 Ok(taken) => return Ok(taken),
                 Err(e) => refused = e.or(refused),
             }
-            if !self.evict_one() {
+            if growth == Growth::None || !self.evict_one() {
                 break;
             }
         }
@@ -523,7 +541,7 @@ impl<B: Clone> Ledger<B> {
         }
         // The bytes are there, but cut badly: with slabs of exactly the sizes needed, they fit.
         self.drop_unused(driver);
-        match self.try_take(front, back, true, driver) {
+        match self.try_take(front, back, Growth::Exact, driver) {
             Ok(taken) => Ok(taken),
             Err(Some(error)) => Err(Refusal::Driver(error)),
             Err(None) => Err(refused.map_or(
@@ -541,7 +559,7 @@ impl<B: Clone> Ledger<B> {
         &mut self,
         front: &[u64],
         back: &[u64],
-        exact: bool,
+        growth: Growth,
         driver: &mut dyn Slabs<B>,
     ) -> Result<(Vec<Slice>, Vec<Slice>), Option<Error>> {
         let wishes = |sizes: &[u64], end| -> Vec<(u64, End)> {
@@ -559,7 +577,11 @@ impl<B: Clone> Ledger<B> {
             if slice.is_none() {
                 // Large parts of keys get slabs of their own, which go when they are evicted.
                 let own = end == End::Back && size >= self.limits.min_slab / 4;
-                let grown = self.grow(align(size), exact || own, driver);
+                let exact = growth == Growth::Exact || own;
+                let grown = match growth {
+                    Growth::None => Ok(false),
+                    _ => self.grow(align(size), exact, driver),
+                };
                 if matches!(grown, Ok(true)) {
                     slice = self.allocator.allocate(size, end);
                 } else {

@@ -22,7 +22,7 @@ use crate::kernels::{Kernel, WordTier};
 use serde::Serialize;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -137,6 +137,8 @@ pub(super) struct WgpuMemory {
     device: ::wgpu::Device,
     name: String,
     features: ::wgpu::Features,
+    /// Allocations until one is refused: for tests. Beyond 2^31 none is.
+    until_refusal: Arc<AtomicU32>,
 }
 
 /// What a submission needs besides slabs and staging.
@@ -164,6 +166,15 @@ impl WgpuMemory {
         usage: ::wgpu::BufferUsages,
         mapped: bool,
     ) -> Result<::wgpu::Buffer> {
+        if self.until_refusal.load(Ordering::Relaxed) < u32::MAX / 2
+            && self.until_refusal.fetch_sub(1, Ordering::Relaxed) == 0
+        {
+            return Err(Error::OutOfMemory {
+                device: self.name.clone(),
+                needed: size,
+                available: 0,
+            });
+        }
         let buffer = scoped(&self.device, || {
             self.device.create_buffer(&::wgpu::BufferDescriptor {
                 label: None,
@@ -300,6 +311,7 @@ pub struct GpuDevice {
     pub(super) timeline: Mutex<Timeline>,
     pub(super) zombies: Mutex<Vec<Zombie>>,
     pub(super) fault: Mutex<Option<Fault>>,
+    until_refusal: Arc<AtomicU32>,
     pub(super) next_token: AtomicU32,
 }
 
@@ -311,6 +323,8 @@ pub enum Fault {
     LoseSubmission(u32),
     /// The next run panics in its turn, before this submission.
     Panic(u32),
+    /// The driver refuses this allocation, counted from now, as if it had no more memory.
+    Allocation(u32),
 }
 
 impl GpuDevice {
@@ -379,10 +393,12 @@ impl GpuDevice {
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             memory_budget: config.limits.budget,
         };
+        let until_refusal = Arc::new(AtomicU32::new(u32::MAX));
         let memory = WgpuMemory {
             device: device.clone(),
             name: name.clone(),
             features,
+            until_refusal: until_refusal.clone(),
         };
         let arena = BufferArena::new(memory, config);
         let cache = match (&options.cache, features.contains(F::PIPELINE_CACHE)) {
@@ -423,6 +439,7 @@ impl GpuDevice {
             timeline: Mutex::default(),
             zombies: Mutex::default(),
             fault: Mutex::default(),
+            until_refusal,
             next_token: AtomicU32::new(1),
             options: options.clone(),
             info,
@@ -556,7 +573,10 @@ impl GpuDevice {
     /// The next run meets this fault.
     #[doc(hidden)]
     pub fn inject_fault(&self, fault: Fault) {
-        *lock(&self.fault) = Some(fault);
+        match fault {
+            Fault::Allocation(count) => self.until_refusal.store(count, Ordering::Relaxed),
+            other => *lock(&self.fault) = Some(other),
+        }
     }
     /// Loses the device, as a driver's reset would.
     #[doc(hidden)]
