@@ -156,17 +156,29 @@ impl KeyLayout {
         witness: &Witness,
         options: &RunOptions,
     ) -> Result<(ProofSums<C>, RunOutput, Variant)> {
-        let start = Instant::now();
-        let chosen = budget.choose::<C>(self, device)?;
-        let (planned, downloads) = budget.fit::<C>(self, device, chosen, witness)?;
-        options.span("plan", start, Instant::now());
-        let kept = self.kept(planned.variant.level);
-        let kept = Some(&kept).filter(|k| !k.parts.is_empty());
-        let output = device.run_with(&planned.recording, planned.plan, kept, options)?;
-        let tail = Instant::now();
-        let sums = finish::<C>(&downloads, &output)?;
-        options.span("tail", tail, Instant::now());
-        Ok((sums, output, planned.variant))
+        let mut bytes = device.limits().memory_budget;
+        loop {
+            let start = Instant::now();
+            let chosen = budget.choose::<C>(self, device, bytes)?;
+            let (planned, downloads) = budget.fit::<C>(self, device, (chosen, bytes), witness)?;
+            options.span("plan", start, Instant::now());
+            let kept = self.kept(planned.variant.level);
+            let kept = Some(&kept).filter(|k| !k.parts.is_empty());
+            let output = match device.run_with(&planned.recording, planned.plan, kept, options) {
+                Ok(output) => output,
+                Err(Error::OutOfMemory { available, .. }) if available < bytes => {
+                    // The driver has less than the budget, or others keep what will not come back.
+                    log::warn!("{}: {available} bytes instead of {bytes}", device.info());
+                    bytes = available;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let tail = Instant::now();
+            let sums = finish::<C>(&downloads, &output)?;
+            options.span("tail", tail, Instant::now());
+            return Ok((sums, output, planned.variant));
+        }
     }
 }
 

@@ -248,7 +248,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// The variant for a key on a device.
+    /// The variant for a key on a device of which it may take `bytes`.
     ///
     /// # Errors
     /// `OutOfMemory` if not even the smallest fits.
@@ -256,8 +256,8 @@ impl MemoryBudget {
         &self,
         layout: &KeyLayout,
         device: &GpuDevice,
+        bytes: u64,
     ) -> Result<Variant> {
-        let bytes = device.limits().memory_budget;
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(variant) = chosen.get(&(layout.id(), bytes)) {
             return Ok(*variant);
@@ -295,7 +295,8 @@ impl MemoryBudget {
         device: &GpuDevice,
         options: &RunOptions,
     ) -> Result<()> {
-        let kept = layout.kept(self.choose::<C>(layout, device)?.level);
+        let bytes = device.limits().memory_budget;
+        let kept = layout.kept(self.choose::<C>(layout, device, bytes)?.level);
         let nothing = Recording::new();
         device
             .run_with(&nothing, device.plan(&nothing)?, Some(&kept), options)
@@ -311,10 +312,9 @@ impl MemoryBudget {
         &self,
         layout: &KeyLayout,
         device: &GpuDevice,
-        mut variant: Variant,
+        (mut variant, bytes): (Variant, u64),
         witness: &Witness,
     ) -> Result<(PlannedProof, ProofDownloads)> {
-        let bytes = device.limits().memory_budget;
         let resident = layout.kept(variant.level).bytes();
         loop {
             let (recording, downloads) = layout.record_proof::<C>(witness, &variant)?;

@@ -3,17 +3,20 @@
 
 use super::Output;
 use super::args::{DeviceChoice, Prove, Selftest};
+use groth16_gpu::curve::GpuCurve;
 use groth16_gpu::device::selector::{DeviceSelector, select};
 use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, Selected};
 use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::host::{JobPlace, job_bytes, key_bytes};
+use groth16_gpu::key_layout::KeyLayout;
 use groth16_gpu::proof::Proof;
+use groth16_gpu::proof_plan::Planner;
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::selftest::{self, SelftestReport};
 use groth16_gpu::trace::Trace;
 use groth16_gpu::witness::Witness;
-use groth16_gpu::{Error, ProofReport, Result};
+use groth16_gpu::{Error, ProofReport, Result, with_curve};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -142,21 +145,67 @@ pub fn progress_bar(out: &Output) -> ProgressBar {
     bar
 }
 
-/// The memory that proving with this key takes; `None` where nothing can be said.
-pub fn memory_plans(
-    key: &ProvingKey,
-    choice: &DeviceChoice,
-    _out: &Output,
-) -> Result<Option<Value>> {
+/// The memory that proving with this key takes: on the host, and for each device asked for (all of
+/// them for `auto`) the variants with the one that is chosen.
+pub fn memory_plans(key: &ProvingKey, choice: &DeviceChoice) -> Result<Value> {
     let beside = |place| key_bytes(key) + job_bytes(key, place, None);
     let device = JobPlace::Device { load_key: true };
-    let host = json!({
+    let mut plans = vec![json!({
         "device": "host",
         "bytes": beside(JobPlace::Cpu),
         "bytes_with_device": beside(device),
         "limit": choice.host_limit,
-    });
-    Ok(Some(json!([host])))
+    })];
+    let found = Device::list();
+    let rows = match choice.selectors.as_slice() {
+        [DeviceSelector::Auto] => (0..found.len()).collect(),
+        selectors => gpu_rows(selectors, &found)?,
+    };
+    let options = DeviceOptions {
+        vram_limit: choice.vram_limit,
+        ..DeviceOptions::default()
+    };
+    for row in rows {
+        plans.push(with_curve!(key.curve, C => device_plans::<C>(key, &found[row], &options))?);
+    }
+    Ok(plans.into())
+}
+
+/// Rows of the devices that selectors name; the CPU is none of them.
+fn gpu_rows(selectors: &[DeviceSelector], found: &[DeviceInfo]) -> Result<Vec<usize>> {
+    let mut rows = Vec::new();
+    for selector in selectors.iter().filter(|s| **s != DeviceSelector::Cpu) {
+        match select(selector, found)? {
+            Selected::Gpu(row) if !rows.contains(&row) => rows.push(row),
+            _ => {}
+        }
+    }
+    Ok(rows)
+}
+
+fn device_plans<C: GpuCurve>(
+    key: &ProvingKey,
+    info: &DeviceInfo,
+    options: &DeviceOptions,
+) -> Result<Value> {
+    let (limits, budget) = info.plan_limits(options);
+    let name = info.to_string();
+    let mut plan = json!({ "device": name, "limit": options.vram_limit, "budget": budget });
+    let layout = match KeyLayout::new::<C>(key, &limits, &name) {
+        Ok(layout) => layout,
+        Err(e @ Error::OutOfMemory { .. }) => {
+            plan["error"] = json!(e.to_string());
+            return Ok(plan);
+        }
+        Err(e) => return Err(e),
+    };
+    let planner = Planner::new(&layout, limits, None);
+    match planner.choose::<C>(budget, &name) {
+        Ok(chosen) => plan["chosen"] = json!(chosen),
+        Err(e) => plan["error"] = json!(e.to_string()),
+    }
+    plan["variants"] = json!(planner.list::<C>()?);
+    Ok(plan)
 }
 
 /// A one-party key.

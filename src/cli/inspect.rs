@@ -47,9 +47,7 @@ fn describe_key(file: &Key, args: &Inspect, out: &Output) -> Result<Value> {
         "has_verifying_key": key.ic.is_some(),
         "insecure": is_zkey && zkey::is_insecure(&file.path)?,
     });
-    if let Some(plans) = engine::memory_plans(&key, &args.device, out)? {
-        description["plans"] = plans;
-    }
+    description["plans"] = engine::memory_plans(&key, &args.device)?;
     Ok(description)
 }
 

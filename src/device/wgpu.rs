@@ -278,6 +278,36 @@ impl GpuLimits {
     }
 }
 
+/// What an arena on a device may take under these options, and what plans for it keep to.
+fn memory_limits(info: &DeviceInfo, options: &DeviceOptions) -> (ArenaConfig, PlanLimits) {
+    let budget = options.vram_limit.unwrap_or_else(|| default_budget(info)) & !(ALIGNMENT - 1);
+    let min_slab = if info.software { 16 << 20 } else { 256 << 20 };
+    let slabs = (info.max_binding.min(min_slab), info.max_binding);
+    let config = ArenaConfig::new(info.to_string(), budget, slabs, WgpuMemory::PAGE_BYTES);
+    let plan = PlanLimits {
+        max_binding: options.max_binding.map_or(info.max_binding, |max| {
+            info.max_binding.min(max) & !(ALIGNMENT - 1)
+        }),
+        max_storage_buffers: info.max_storage_buffers,
+    };
+    (config, plan)
+}
+
+impl DeviceInfo {
+    /// What memory plans for this device keep to, and the bytes that they may take, without
+    /// opening it.
+    pub fn plan_limits(&self, options: &DeviceOptions) -> (PlanLimits, u64) {
+        let (config, plan) = memory_limits(self, options);
+        let budget = config.limits.budget;
+        let max_binding = plan.max_binding.min(budget) & !(ALIGNMENT - 1);
+        let plan = PlanLimits {
+            max_binding,
+            ..plan
+        };
+        (plan, budget)
+    }
+}
+
 /// A run that was given up while the device still worked on it; its memory waits here.
 pub(super) struct Zombie {
     pub last: Submission,
@@ -380,15 +410,10 @@ impl GpuDevice {
         device.set_device_lost_callback(move |reason, message| {
             lost.set_lost(format!("{reason:?} {message}"));
         });
-        let budget = options.vram_limit.unwrap_or_else(|| default_budget(&info)) & !(ALIGNMENT - 1);
-        let min_slab = if info.software { 16 << 20 } else { 256 << 20 };
-        let slabs = (info.max_binding.min(min_slab), info.max_binding);
-        let config = ArenaConfig::new(name.clone(), budget, slabs, WgpuMemory::PAGE_BYTES);
+        let (config, plan) = memory_limits(&info, options);
         let limits = GpuLimits {
-            max_binding: options.max_binding.map_or(info.max_binding, |max| {
-                info.max_binding.min(max) & !(ALIGNMENT - 1)
-            }),
-            max_storage_buffers: info.max_storage_buffers,
+            max_binding: plan.max_binding,
+            max_storage_buffers: plan.max_storage_buffers,
             workgroup_bytes: info.workgroup_bytes,
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             memory_budget: config.limits.budget,
