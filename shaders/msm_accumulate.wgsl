@@ -6,7 +6,7 @@
 // Slots are sorted by bucket; a slot with nothing to add holds infinity under the bucket beside it.
 // buckets must be zero (all infinity) before.
 #import launch
-struct Params { launch: Launch, buckets: u32, runs: u32, min_run: u32 }
+struct Params { launch: Launch, buckets: u32, runs: u32, min_run: u32, direct: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> entries: array<u32>;
 // One more than there are buckets; the last is the number of entries.
@@ -71,11 +71,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
       begin = offsets[bucket];
       end = offsets[bucket + 1u];
     }
-    let entry = entries[i];
+    // Of a list of points of its own, every one is an entry.
+    var entry = i;
+    if (params.direct == 0u) { entry = entries[i]; }
     let base = base_load(entry & 0x7fffffffu);
     if (!base_is_infinity(base)) {
       var y = base_y(base);
-      if ((entry >> 31u) != 0u) { y = ${E}_negate_up(y); }
+      if ((entry >> 31u) != 0u) { y = ${E}_sub(${E}_zero(), y); }
       sum = sum_add(sum, local, base_x(base), y);
     }
   }

@@ -14,6 +14,9 @@
 //!
 //! One sort serves every query over the same scalars.
 
+mod pairs;
+
+use self::pairs::BucketList;
 use crate::curve::{CurveId, G1, G2, GpuCurve};
 use crate::device::recording::{BufferId, BufferSlice, Dispatch, DownloadId, Recording};
 use crate::error::Result;
@@ -57,6 +60,13 @@ impl Group {
             Self::G2 => 1 << 20,
         }
     }
+    /// Elements of the base field in a coordinate.
+    fn coordinate_elements(self) -> u64 {
+        match self {
+            Self::G1 => 1,
+            Self::G2 => 2,
+        }
+    }
     /// Base field multiplications of a product of coordinates.
     fn mul_cost(self) -> u64 {
         match self {
@@ -77,6 +87,8 @@ const REDUCTION_PRODUCTS: u64 = 20;
 /// Most bits of a digit. Beyond, the buckets take more memory than most devices have.
 const MAX_WINDOW: u32 = 20;
 const GROUP_THREADS: u32 = 64;
+/// Entries from which on pairs are summed first.
+const MIN_PAIR_ENTRIES: u64 = 1 << 21;
 
 /// Sizes of one multi-scalar multiplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +103,8 @@ pub struct Geometry {
     pub buckets: u32,
     /// Largest buffer in bytes.
     pub max_binding: u64,
+    /// Passes that sum pairs before the rest is accumulated.
+    pub pair_levels: u32,
 }
 
 impl Geometry {
@@ -124,7 +138,10 @@ impl Geometry {
         // Scalars of which many are 0 or 1 want short digits, whose entries take more memory: no
         // more than what was planned for.
         let (_, max_bytes, _) = best(n, u64::MAX)?;
-        best(dense, max_bytes).map(|(.., g)| g)
+        best(dense, max_bytes).map(|(.., g)| Self {
+            pair_levels: pair_levels(dense, g.windows, g.buckets),
+            ..g
+        })
     }
 
     /// Geometry with a given digit size (2 to 20 bits).
@@ -134,19 +151,21 @@ impl Geometry {
         window_bits: u32,
         max_binding: u64,
     ) -> Option<Self> {
+        // One bit more, for the carry out of the topmost signed digit.
+        let windows = (scalar_bits + 1).div_ceil(window_bits);
+        let buckets = 1 << (window_bits - 1);
         Some(Self {
             n: u32::try_from(n).ok()?,
             window_bits,
-            // One bit more, for the carry out of the topmost signed digit.
-            windows: (scalar_bits + 1).div_ceil(window_bits),
-            buckets: 1 << (window_bits - 1),
+            windows,
+            buckets,
             max_binding,
+            pair_levels: pair_levels(n, windows, buckets),
         })
     }
 
-    /// Threads of `msm_accumulate`, which share the entries of non-zero digits evenly.
-    fn runs(&self, group: Group, curve: CurveId) -> u32 {
-        let entries = u64::from(self.n) * u64::from(self.windows);
+    /// Threads of `msm_accumulate` for so many entries, which share them evenly.
+    fn runs(&self, group: Group, curve: CurveId, entries: u64) -> u32 {
         let slots_fit = self.max_binding / (2 * group.point_bytes(curve));
         entries
             .div_ceil(group.min_run())
@@ -161,6 +180,17 @@ impl Geometry {
     /// Points that the host receives for each window: the sum of its buckets, then T_0, T_1, ….
     fn window_points(&self) -> u32 {
         self.window_bits
+    }
+}
+
+/// Passes of pairs for so many scalars that are neither 0 nor 1: down to about two points a bucket,
+/// where the odd one out of each begins to cost what pairs save. None for small sums, which are
+/// done before the passes' inversions are.
+fn pair_levels(dense: usize, windows: u32, buckets: u32) -> u32 {
+    let per_bucket = dense as u64 / u64::from(buckets);
+    match dense as u64 * u64::from(windows) >= MIN_PAIR_ENTRIES && per_bucket >= 8 {
+        true => per_bucket.ilog2() - 1,
+        false => 0,
     }
 }
 
@@ -242,66 +272,39 @@ pub fn record_sums(
     let point = group.point_bytes(curve);
     let cost = group.mul_cost();
     let threads = u64::from(GROUP_THREADS);
-    let (accumulate, merge, reduce) = match group {
-        Group::G1 => (
-            Kernel::MsmAccumulateG1,
-            Kernel::MsmMergeG1,
-            Kernel::MsmReduceG1,
-        ),
-        Group::G2 => (
-            Kernel::MsmAccumulateG2,
-            Kernel::MsmMergeG2,
-            Kernel::MsmReduceG2,
-        ),
+    let reduce = match group {
+        Group::G1 => Kernel::MsmReduceG1,
+        Group::G2 => Kernel::MsmReduceG2,
     };
-    rec.step("accumulate");
+    let elements = 2 * u64::from(g.n) * group.coordinate_elements();
+    rec.step("import");
+    let points = rec.secret("bases in working form", bases.size);
+    let points = rec.whole(points);
+    rec.dispatch(Dispatch {
+        kernel: Kernel::PointsImport,
+        curve,
+        bindings: vec![bases, points],
+        params: vec![elements as u32],
+        groups: (elements as u32).div_ceil(GROUP_THREADS),
+        work_per_group: threads,
+    });
     let buckets = rec.secret("buckets", u64::from(g.total_buckets()) * point);
     rec.clear(rec.whole(buckets));
-    let runs = g.runs(group, curve);
-    let mut slots = 2 * runs;
-    let mut keys = rec.secret("slot keys", 4 * u64::from(slots));
-    let mut points = rec.secret("slots", u64::from(slots) * point);
-    rec.dispatch(Dispatch {
-        kernel: accumulate,
-        curve,
-        bindings: vec![
-            rec.whole(sorted.entries),
-            rec.whole(sorted.offsets),
-            bases,
-            rec.whole(buckets),
-            rec.whole(keys),
-            rec.whole(points),
-        ],
-        params: vec![g.total_buckets(), runs, group.min_run() as u32],
-        groups: runs.div_ceil(GROUP_THREADS),
-        work_per_group: (u64::from(g.n) * u64::from(g.windows)).div_ceil(u64::from(runs))
-            * threads
-            * (MIXED_PRODUCTS + 1)
-            * cost,
-    });
-    rec.step("merge");
-    loop {
-        let merge_threads = slots.div_ceil(MERGE_RUN);
-        let out_keys = rec.secret("slot keys", 8 * u64::from(merge_threads));
-        let out_points = rec.secret("slots", 2 * u64::from(merge_threads) * point);
-        rec.dispatch(Dispatch {
-            kernel: merge,
-            curve,
-            bindings: vec![
-                rec.whole(keys),
-                rec.whole(points),
-                rec.whole(buckets),
-                rec.whole(out_keys),
-                rec.whole(out_points),
-            ],
-            params: vec![slots, merge_threads, MERGE_RUN],
-            groups: merge_threads.div_ceil(GROUP_THREADS),
-            work_per_group: threads * u64::from(MERGE_RUN) * FULL_PRODUCTS * cost,
-        });
-        if merge_threads == 1 {
-            break;
-        }
-        (slots, keys, points) = (2 * merge_threads, out_keys, out_points);
+    let at_a_time = pairs::windows_at_a_time(&g, group, curve);
+    let step = at_a_time.unwrap_or(g.windows);
+    for first in (0..g.windows).step_by(step as usize) {
+        let windows = step.min(g.windows - first);
+        let list = pairs::entries(sorted, points, first, windows);
+        let list = match at_a_time {
+            Some(_) => pairs::record(rec, (curve, group), list, g.pair_levels),
+            None => list,
+        };
+        let slice = BufferSlice {
+            buffer: buckets,
+            offset: u64::from(first * g.buckets) * point,
+            size: u64::from(windows * g.buckets) * point,
+        };
+        record_accumulate(rec, (curve, group), &g, &list, slice);
     }
     rec.step("reduce");
     // A level's points are never more than there were buckets: two buffers take turns.
@@ -338,6 +341,70 @@ pub fn record_sums(
         group,
         geometry: g,
         download: rec.download(sums),
+    }
+}
+
+/// Records the sums of a list's buckets, into `buckets`, which is clear.
+fn record_accumulate(
+    rec: &mut Recording,
+    (curve, group): (CurveId, Group),
+    g: &Geometry,
+    list: &BucketList,
+    buckets: BufferSlice,
+) {
+    let (accumulate, merge) = match group {
+        Group::G1 => (Kernel::MsmAccumulateG1, Kernel::MsmMergeG1),
+        Group::G2 => (Kernel::MsmAccumulateG2, Kernel::MsmMergeG2),
+    };
+    let (point, cost) = (group.point_bytes(curve), group.mul_cost());
+    let threads = u64::from(GROUP_THREADS);
+    rec.step("accumulate");
+    let runs = g.runs(group, curve, list.capacity);
+    let mut slots = 2 * runs;
+    let mut keys = rec.secret("slot keys", 4 * u64::from(slots));
+    let mut points = rec.secret("slots", u64::from(slots) * point);
+    let direct = u32::from(list.entries.is_none());
+    rec.dispatch(Dispatch {
+        kernel: accumulate,
+        curve,
+        bindings: vec![
+            rec.whole(list.entries.unwrap_or(list.offsets)),
+            rec.whole(list.offsets),
+            list.points,
+            buckets,
+            rec.whole(keys),
+            rec.whole(points),
+        ],
+        params: vec![list.buckets, runs, group.min_run() as u32, direct],
+        groups: runs.div_ceil(GROUP_THREADS),
+        work_per_group: list.capacity.div_ceil(u64::from(runs))
+            * threads
+            * (MIXED_PRODUCTS + 1)
+            * cost,
+    });
+    rec.step("merge");
+    loop {
+        let merge_threads = slots.div_ceil(MERGE_RUN);
+        let out_keys = rec.secret("slot keys", 8 * u64::from(merge_threads));
+        let out_points = rec.secret("slots", 2 * u64::from(merge_threads) * point);
+        rec.dispatch(Dispatch {
+            kernel: merge,
+            curve,
+            bindings: vec![
+                rec.whole(keys),
+                rec.whole(points),
+                buckets,
+                rec.whole(out_keys),
+                rec.whole(out_points),
+            ],
+            params: vec![slots, merge_threads, MERGE_RUN],
+            groups: merge_threads.div_ceil(GROUP_THREADS),
+            work_per_group: threads * u64::from(MERGE_RUN) * FULL_PRODUCTS * cost,
+        });
+        if merge_threads == 1 {
+            break;
+        }
+        (slots, keys, points) = (2 * merge_threads, out_keys, out_points);
     }
 }
 

@@ -1,4 +1,4 @@
-// Affine points at rest in the buffer bases: (x, y), infinity as all zeros.
+// Affine points in working form in the buffer bases: (x, y), infinity as all zeros.
 struct Base { #{j in 0..POINT_VEC4S;, ;w${j}: vec4<u32>} }
 
 fn base_load(i: u32) -> Base {
@@ -11,13 +11,13 @@ fn base_is_infinity(b: Base) -> bool {
 }
 #let V = QWORDS / 4
 #if GROUP == g1
-fn base_x(b: Base) -> Fq { return fq_unpack_up(#{j in 0..V;, ;b.w${j}}); }
-fn base_y(b: Base) -> Fq { return fq_unpack_up(#{j in 0..V;, ;b.w${V + j}}); }
+fn base_x(b: Base) -> Fq { return fq_unpack(#{j in 0..V;, ;b.w${j}}); }
+fn base_y(b: Base) -> Fq { return fq_unpack(#{j in 0..V;, ;b.w${V + j}}); }
 #else
 fn base_x(b: Base) -> Fq2 {
-  return Fq2(fq_unpack_up(#{j in 0..V;, ;b.w${j}}), fq_unpack_up(#{j in 0..V;, ;b.w${V + j}}));
+  return Fq2(fq_unpack(#{j in 0..V;, ;b.w${j}}), fq_unpack(#{j in 0..V;, ;b.w${V + j}}));
 }
 fn base_y(b: Base) -> Fq2 {
-  return Fq2(fq_unpack_up(#{j in 0..V;, ;b.w${2 * V + j}}), fq_unpack_up(#{j in 0..V;, ;b.w${3 * V + j}}));
+  return Fq2(fq_unpack(#{j in 0..V;, ;b.w${2 * V + j}}), fq_unpack(#{j in 0..V;, ;b.w${3 * V + j}}));
 }
 #end

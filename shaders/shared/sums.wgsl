@@ -44,7 +44,7 @@ fn sum_point(s: Sum, i: u32) -> Point {
   return Point(s.x, s.y, sum_z_load(0u, i), sum_z_load(1u, i));
 }
 
-// s + (qx, qy) for a point that is not infinity, loaded "up": below 2^shift·p.
+// s + (qx, qy) for a point that is not infinity.
 fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
   var x = s.x;  // then Q
   var y = s.y;
@@ -104,7 +104,7 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
         t = m;
       }
       case 1u: {
-        // With ZZ = ZZZ = 1 the products only brought q below 2p.
+        // With ZZ = ZZZ = 1 the products are q.
         if (s.empty) { return Sum(t, m, false); }
         t = ${E}_sub(t, x);
         u = ${E}_sub(m, y);

@@ -13,21 +13,21 @@ use std::path::Path;
 pub fn inspect(args: &Inspect, out: &Output) -> Result<()> {
     let path = &args.file.path;
     let mut description = match FileKind::of_file(path)? {
-        FileKind::Zkey => describe_key(&args.file, args, out)?,
-        FileKind::Unknown if args.file.r1cs.is_some() => describe_key(&args.file, args, out)?,
+        FileKind::Zkey => describe_key(&args.file, args)?,
+        FileKind::Unknown if args.file.r1cs.is_some() => describe_key(&args.file, args)?,
         FileKind::Wtns => describe_witness(path)?,
         FileKind::R1cs => describe_r1cs(path)?,
         FileKind::JsonObject => describe_json(path)?,
         FileKind::JsonArray => describe_public(path)?,
         // The reader says what is wrong, an empty file being a truncated one.
-        FileKind::Ptau | FileKind::Unknown => describe_key(&args.file, args, out)?,
+        FileKind::Ptau | FileKind::Unknown => describe_key(&args.file, args)?,
     };
     description["file"] = path.display().to_string().into();
     let text = lines(&description, 0);
     out.result(&description, text.trim_end())
 }
 
-fn describe_key(file: &Key, args: &Inspect, out: &Output) -> Result<Value> {
+fn describe_key(file: &Key, args: &Inspect) -> Result<Value> {
     let key = read_key(file)?;
     let is_zkey = FileKind::of_file(&file.path)? == FileKind::Zkey;
     let reduction = match key.reduction {

@@ -67,10 +67,21 @@ fn operations<C: GpuCurve, P: SWCurveConfig>(
     }
     let mut rec = Recording::new();
     let bases = upload(&mut rec, "bases", bases);
+    let working = rec.transient("bases in working form", rec.whole(bases).size);
+    let elements = (n * RUN * 2 * forms.coordinate / C::ID.fq_bytes()) as u32;
+    let bindings = vec![rec.whole(bases), rec.whole(working)];
+    rec.dispatch(Dispatch {
+        kernel: Kernel::PointsImport,
+        curve: C::ID,
+        bindings,
+        params: vec![elements],
+        groups: elements.div_ceil(64),
+        work_per_group: 64,
+    });
     let sums = rec.transient("sums", (n * 4 * forms.coordinate) as u64);
     let sums = rec.whole(sums);
     rec.clear(sums);
-    let bindings = vec![rec.whole(bases), sums];
+    let bindings = vec![rec.whole(working), sums];
     rec.dispatch(Dispatch {
         kernel: forms.kernel,
         curve: C::ID,
