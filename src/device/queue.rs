@@ -4,6 +4,7 @@ use crate::control::Priority;
 use crate::device::line::Line;
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -263,9 +264,13 @@ pub struct Submitter {
 /// One submission.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    index: ::wgpu::SubmissionIndex,
+    done: Arc<AtomicBool>,
     pub at: Instant,
 }
+
+/// Pauses between two looks at a submission: from short, for small ones, to what does not count
+/// beside a submission's usual length.
+const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
 impl Submitter {
     pub fn new(device: ::wgpu::Device, queue: ::wgpu::Queue, health: Arc<Health>) -> Self {
@@ -284,14 +289,22 @@ impl Submitter {
     /// Queues commands behind all that was submitted before. `None` queues nothing, which tests
     /// use to lose a submission.
     pub fn submit(&self, _: &Turn<'_>, commands: Option<::wgpu::CommandBuffer>) -> Submission {
-        Submission {
-            index: self.queue.submit(commands),
+        self.queue.submit(commands);
+        let submission = Submission {
+            done: Arc::new(AtomicBool::new(false)),
             at: Instant::now(),
-        }
+        };
+        let done = submission.done.clone();
+        // Nobody else submits in this turn, so this is about the submission above.
+        self.queue
+            .on_submitted_work_done(move || done.store(true, Ordering::Release));
+        submission
     }
 
-    /// Waits for one submission, in short steps so that `check` can end the wait and so that no
-    /// lock inside wgpu is held for long.
+    /// Waits for one submission, looking from time to time, so that `check` can end the wait.
+    ///
+    /// wgpu's own wait is not used: where several threads wait, it can panic when its time is up
+    /// (wgpu#9958, in wgpu 30), and it keeps others from submitting meanwhile (wgpu#9470).
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::DeviceFault`], and what `check` returns.
@@ -302,10 +315,8 @@ impl Submitter {
         check: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let start = Instant::now();
-        loop {
-            if self.poll(Some(submission), Duration::from_millis(20))? {
-                return Ok(());
-            }
+        let [mut pause, longest] = PAUSES;
+        while !self.is_complete(submission)? {
             check()?;
             if start.elapsed() > timeout {
                 return Err(Error::Timeout {
@@ -313,7 +324,10 @@ impl Submitter {
                     seconds: timeout.as_secs(),
                 });
             }
+            std::thread::sleep(pause);
+            pause = longest.min(pause * 2);
         }
+        Ok(())
     }
 
     /// Whether a submission has completed.
@@ -321,7 +335,11 @@ impl Submitter {
     /// # Errors
     /// As [`Self::wait`].
     pub fn is_complete(&self, submission: &Submission) -> Result<bool> {
-        self.poll(Some(submission), Duration::ZERO)
+        let done = || submission.done.load(Ordering::Acquire);
+        if !done() {
+            self.poll()?;
+        }
+        Ok(done())
     }
 
     /// Waits until `received` gets the answer to a mapping request whose submission has completed.
@@ -338,7 +356,7 @@ impl Submitter {
                     self.health.check()?;
                     return Err(self.health.fault("a buffer could not be mapped"));
                 }
-                Err(RecvTimeoutError::Timeout) => self.poll(None, Duration::ZERO)?,
+                Err(RecvTimeoutError::Timeout) => self.poll()?,
             };
             self.health.check()?;
             if start.elapsed() > timeout {
@@ -350,19 +368,12 @@ impl Submitter {
         }
     }
 
-    fn poll(&self, submission: Option<&Submission>, timeout: Duration) -> Result<bool> {
-        let poll = match submission {
-            None => ::wgpu::PollType::Poll,
-            Some(s) => ::wgpu::PollType::Wait {
-                submission_index: Some(s.index.clone()),
-                timeout: Some(timeout),
-            },
-        };
+    /// Lets wgpu notice what has completed.
+    fn poll(&self) -> Result<()> {
         // wgpu panics on errors of the driver here, where a device can get lost.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
-        match polled {
-            Ok(Ok(_)) => Ok(true),
-            Ok(Err(::wgpu::PollError::Timeout)) => Ok(false),
+        let poll = || self.device.poll(::wgpu::PollType::Poll);
+        match catch_unwind(AssertUnwindSafe(poll)) {
+            Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {
                 self.health.check()?;
                 Err(self.health.fault(format!("submission rejected: {error}")))
