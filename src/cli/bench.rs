@@ -79,6 +79,9 @@ pub struct RawMsm {
     /// Forces the bits of a digit
     #[arg(long, value_name = "BITS")]
     window: Option<u32>,
+    /// Forces the passes that sum pairs before the rest is accumulated
+    #[arg(long, value_name = "PASSES")]
+    pairs: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +97,7 @@ enum What {
         scalars: Scalars,
         name: String,
         window: Option<u32>,
+        pairs: Option<u32>,
     },
     Ntt,
     Prove(Proofs),
@@ -128,6 +132,7 @@ impl RawBench {
                     scalars,
                     name: raw.scalars,
                     window: raw.window,
+                    pairs: raw.pairs,
                 };
                 (raw.timed, what)
             }
@@ -190,8 +195,8 @@ fn run_sizes(bench: &Bench, what: &What, trace: &Trace, out: &Output) -> Result<
     let device = engine::open(&bench.device)?;
     for log2 in bench.sizes.clone() {
         let line = with_curve!(bench.curve, C => match what {
-            What::Msm { group, scalars, name, window } => {
-                bench_msm::<C>(bench, &device, trace, log2, *group, *scalars, *window).map(|mut v| {
+            What::Msm { group, scalars, name, window, pairs } => {
+                bench_msm::<C>(bench, &device, trace, log2, *group, *scalars, (*window, *pairs)).map(|mut v| {
                     v["scalars"] = json!(name);
                     v
                 })
@@ -275,7 +280,7 @@ fn bench_msm<C: GpuCurve>(
     log2: u32,
     group: Group,
     kind: Scalars,
-    window: Option<u32>,
+    (window, pairs): (Option<u32>, Option<u32>),
 ) -> Result<Value> {
     let n = 1usize << log2;
     let mut rng = StdRng::seed_from_u64(9);
@@ -338,7 +343,12 @@ fn bench_msm<C: GpuCurve>(
             let geometry = fits(chunk).ok_or_else(|| {
                 Error::Usage("no geometry for this size on this device".to_owned())
             })?;
+            let geometry = Geometry {
+                pair_levels: pairs.unwrap_or(geometry.pair_levels).min(20),
+                ..geometry
+            };
             line["window"] = json!(geometry.window_bits);
+            line["pair_levels"] = json!(geometry.pair_levels);
             line["chunks"] = json!(n / chunk);
             let slice = |bytes: &Bytes, each: usize| -> Vec<(&'static str, Bytes)> {
                 (0..n / chunk)

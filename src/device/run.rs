@@ -67,6 +67,8 @@ pub(super) struct Run<'a> {
     fault: Option<Fault>,
     pub(super) output: RunOutput,
     finished: bool,
+    /// Only its secrets are still to be cleared.
+    given_up: bool,
 }
 
 impl<'a> Run<'a> {
@@ -111,6 +113,7 @@ impl<'a> Run<'a> {
             fault: lock(&gpu.fault).take(),
             output: RunOutput::default(),
             finished: false,
+            given_up: false,
             memory: Some(memory),
             plan,
         };
@@ -518,7 +521,9 @@ impl<'a> Run<'a> {
     /// Submits the batch, if there is one, and waits while too much is in flight.
     fn flush(&mut self) -> Result<()> {
         self.submit()?;
-        self.gpu.check(self.options)?;
+        if !self.given_up {
+            self.gpu.check(self.options)?;
+        }
         while self.in_flight.len() > IN_FLIGHT {
             self.reap()?;
         }
@@ -670,6 +675,7 @@ impl<'a> Run<'a> {
         }
         self.download = None;
         self.fault = None;
+        self.given_up = true;
         let clears = !self.plan.secrets.is_empty() && self.output.report.submissions > 0;
         if clears && self.turn.is_some() && gpu.health.check().is_ok() {
             // Best effort; if the device refuses, its memory is gone or will be written over.
