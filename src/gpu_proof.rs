@@ -212,8 +212,12 @@ impl QueryRecorder<'_, '_> {
         while at < n {
             // A chunk lies in one part of each query.
             let len = self.chunk.min(n - at).min(piece - at % piece);
-            let geometry = Geometry::new(len, dense(at..at + len), bits, point, self.max_buffer);
-            let geometry = geometry.expect("the chunk size was chosen to fit");
+            let dense = dense(at..at + len);
+            let geometry = Geometry::new(len, dense, bits, point, self.max_buffer);
+            let mut geometry = geometry.expect("the chunk size was chosen to fit");
+            if self.layout.pair_sums {
+                geometry = geometry.with_pairs(dense);
+            }
             rec.phase("digit sort");
             let part = match scalars {
                 Scalars::Device(all) => BufferSlice {

@@ -67,6 +67,7 @@ pub struct KeyLayout {
     pub(crate) parts: Vec<KeptPart>,
     /// Points of a part of a query.
     pub(crate) piece: usize,
+    pub(crate) pair_sums: bool,
     /// Number of parts up to the end of the tables, and of each query.
     ends: [usize; 6],
 }
@@ -154,6 +155,7 @@ impl KeyLayout {
             quotient,
             parts,
             piece,
+            pair_sums: limits.pair_sums,
             ends,
         })
     }

@@ -88,7 +88,7 @@ const REDUCTION_PRODUCTS: u64 = 20;
 const MAX_WINDOW: u32 = 20;
 const GROUP_THREADS: u32 = 64;
 /// Entries from which on pairs are summed first.
-const MIN_PAIR_ENTRIES: u64 = 1 << 21;
+const MIN_PAIR_ENTRIES: u64 = 1 << 14;
 
 /// Sizes of one multi-scalar multiplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,10 +138,7 @@ impl Geometry {
         // Scalars of which many are 0 or 1 want short digits, whose entries take more memory: no
         // more than what was planned for.
         let (_, max_bytes, _) = best(n, u64::MAX)?;
-        best(dense, max_bytes).map(|(.., g)| Self {
-            pair_levels: pair_levels(dense, g.windows, g.buckets),
-            ..g
-        })
+        best(dense, max_bytes).map(|(.., g)| g)
     }
 
     /// Geometry with a given digit size (2 to 20 bits).
@@ -160,8 +157,20 @@ impl Geometry {
             windows,
             buckets,
             max_binding,
-            pair_levels: pair_levels(n, windows, buckets),
+            pair_levels: 0,
         })
+    }
+
+    /// The same with pairs summed first, where `dense` scalars that are neither 0 nor 1 make that
+    /// worth it: down to about two points a bucket, where the odd one out of each begins to cost
+    /// what pairs save.
+    pub fn with_pairs(self, dense: usize) -> Self {
+        let per_bucket = dense as u64 / u64::from(self.buckets);
+        let worth = dense as u64 * u64::from(self.windows) >= MIN_PAIR_ENTRIES && per_bucket >= 4;
+        Self {
+            pair_levels: if worth { per_bucket.ilog2() - 1 } else { 0 },
+            ..self
+        }
     }
 
     /// Threads of `msm_accumulate` for so many entries, which share them evenly.
@@ -180,17 +189,6 @@ impl Geometry {
     /// Points that the host receives for each window: the sum of its buckets, then T_0, T_1, ….
     fn window_points(&self) -> u32 {
         self.window_bits
-    }
-}
-
-/// Passes of pairs for so many scalars that are neither 0 nor 1: down to about two points a bucket,
-/// where the odd one out of each begins to cost what pairs save. None for small sums, which are
-/// done before the passes' inversions are.
-fn pair_levels(dense: usize, windows: u32, buckets: u32) -> u32 {
-    let per_bucket = dense as u64 / u64::from(buckets);
-    match dense as u64 * u64::from(windows) >= MIN_PAIR_ENTRIES && per_bucket >= 8 {
-        true => per_bucket.ilog2() - 1,
-        false => 0,
     }
 }
 

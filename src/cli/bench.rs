@@ -343,9 +343,13 @@ fn bench_msm<C: GpuCurve>(
             let geometry = fits(chunk).ok_or_else(|| {
                 Error::Usage("no geometry for this size on this device".to_owned())
             })?;
-            let geometry = Geometry {
-                pair_levels: pairs.unwrap_or(geometry.pair_levels).min(20),
-                ..geometry
+            let geometry = match pairs {
+                Some(levels) => Geometry {
+                    pair_levels: levels.min(20),
+                    ..geometry
+                },
+                None if gpu.limits().pair_sums => geometry.with_pairs(dense * chunk / n),
+                None => geometry,
             };
             line["window"] = json!(geometry.window_bits);
             line["pair_levels"] = json!(geometry.pair_levels);

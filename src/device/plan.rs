@@ -20,6 +20,9 @@ pub struct PlanLimits {
     pub max_binding: u64,
     /// Storage bindings of one dispatch.
     pub max_storage_buffers: u32,
+    /// Whether bucket sums go by pairs first: measured faster on software adapters, where memory
+    /// is near, and slower on a card, where the passes' inversions have too few threads.
+    pub pair_sums: bool,
 }
 
 /// Place of a transient buffer.
@@ -297,6 +300,7 @@ mod tests {
     const LIMITS: PlanLimits = PlanLimits {
         max_binding: 1 << 20,
         max_storage_buffers: 8,
+        pair_sums: false,
     };
 
     /// Buffers with (size, first, last, secret); commands only clear them.

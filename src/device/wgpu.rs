@@ -260,6 +260,8 @@ pub struct GpuLimits {
     pub max_binding: u64,
     /// Storage bindings of one dispatch.
     pub max_storage_buffers: u32,
+    /// See [`PlanLimits::pair_sums`].
+    pub pair_sums: bool,
     /// Workgroup memory, in bytes.
     pub workgroup_bytes: u32,
     /// Invocations of one workgroup.
@@ -274,6 +276,7 @@ impl GpuLimits {
         PlanLimits {
             max_binding: self.max_binding.min(self.memory_budget),
             max_storage_buffers: self.max_storage_buffers,
+            pair_sums: self.pair_sums,
         }
     }
 }
@@ -289,6 +292,7 @@ fn memory_limits(info: &DeviceInfo, options: &DeviceOptions) -> (ArenaConfig, Pl
             info.max_binding.min(max) & !(ALIGNMENT - 1)
         }),
         max_storage_buffers: info.max_storage_buffers,
+        pair_sums: info.software && info.tiers.contains(&WordTier::U64),
     };
     (config, plan)
 }
@@ -414,6 +418,7 @@ impl GpuDevice {
         let limits = GpuLimits {
             max_binding: plan.max_binding,
             max_storage_buffers: plan.max_storage_buffers,
+            pair_sums: plan.pair_sums,
             workgroup_bytes: info.workgroup_bytes,
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             memory_budget: config.limits.budget,

@@ -14,7 +14,7 @@ use crate::kernels::Kernel;
 use crate::scan::record_scan;
 
 /// Pairs of a thread at least: fewer, and the shared inversion costs too much.
-const MIN_PER_THREAD: u64 = 8;
+const MIN_PER_THREAD: u64 = 32;
 /// Threads of a pass at most: as many as a large device holds.
 const MAX_THREADS: u64 = 1 << 18;
 /// Elements of a thread of the inversion above.

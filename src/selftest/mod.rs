@@ -95,6 +95,7 @@ macro_rules! msm_kernels {
             Kernel::ScanBlock,
             Kernel::ScanAdd,
             Kernel::MsmScatter,
+            Kernel::PointsImport,
             $(Kernel::$more,)*
             Kernel::PointsExport,
         ]
@@ -102,6 +103,26 @@ macro_rules! msm_kernels {
 }
 const MSM_G1: &[Kernel] = msm_kernels!(MsmAccumulateG1, MsmMergeG1, MsmReduceG1);
 const MSM_G2: &[Kernel] = msm_kernels!(MsmAccumulateG2, MsmMergeG2, MsmReduceG2);
+const MSM_PAIRS_G1: &[Kernel] = msm_kernels!(
+    MsmPairCounts,
+    MsmPairSources,
+    MsmPairUpG1,
+    BatchInvertG1,
+    MsmPairDownG1,
+    MsmAccumulateG1,
+    MsmMergeG1,
+    MsmReduceG1
+);
+const MSM_PAIRS_G2: &[Kernel] = msm_kernels!(
+    MsmPairCounts,
+    MsmPairSources,
+    MsmPairUpG2,
+    BatchInvertG2,
+    MsmPairDownG2,
+    MsmAccumulateG2,
+    MsmMergeG2,
+    MsmReduceG2
+);
 
 /// The cases over one curve, simple ones first: where a kernel is broken, the first failure is
 /// nearest to the cause.
@@ -149,13 +170,21 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
         case(
             "point_ops_g1",
             One,
-            &[Kernel::PointOpsG1, Kernel::PointsExport],
+            &[
+                Kernel::PointsImport,
+                Kernel::PointOpsG1,
+                Kernel::PointsExport,
+            ],
             points::operations_g1::<C>,
         ),
         case(
             "point_ops_g2",
             One,
-            &[Kernel::PointOpsG2, Kernel::PointsExport],
+            &[
+                Kernel::PointsImport,
+                Kernel::PointOpsG2,
+                Kernel::PointsExport,
+            ],
             points::operations_g2::<C>,
         ),
         case("ntt", Plan, &[Kernel::NttPass], ntt::transforms::<C>),
@@ -164,6 +193,8 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
         case("msm_skewed_g1", Plan, MSM_G1, msm::skewed_g1::<C>),
         case("msm_skewed_g2", Plan, MSM_G2, msm::skewed_g2::<C>),
         case("msm_windows", Plan, MSM_G1, msm::windows::<C>),
+        case("msm_pairs_g1", Plan, MSM_PAIRS_G1, msm::pairs_g1::<C>),
+        case("msm_pairs_g2", Plan, MSM_PAIRS_G2, msm::pairs_g2::<C>),
         case("msm_large", Plan, MSM_G1, msm::large::<C>),
         case("proof_circom", Plan, PROOF, proof::circom::<C>),
         case("proof_libsnark", Plan, PROOF, proof::libsnark::<C>),

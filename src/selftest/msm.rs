@@ -60,22 +60,33 @@ fn points<P: PrimeGroup + CurveGroup>(n: usize, rng: &mut StdRng) -> Vec<P::Affi
         .collect()
 }
 
+/// How a sum is computed; what is not said is as in production.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    window: Option<u32>,
+    pair_levels: Option<u32>,
+}
+
 /// Window sums from the device.
 fn on_device<C: GpuCurve>(
     gpu: &GpuDevice,
     group: Group,
     scalars: &[C::Fr],
     bases: Vec<u8>,
-    window: Option<u32>,
+    way: Way,
 ) -> Result<(Vec<u8>, Geometry), String> {
     let n = scalars.len();
     let bits = scalar_bits::<C>();
     let max_binding = gpu.limits().plan().max_binding;
-    let geometry = match window {
+    let geometry = match way.window {
         Some(c) => Geometry::with_window(n, bits, c, max_binding),
         None => Geometry::new(n, n, bits, group.point_bytes(C::ID), max_binding),
     };
-    let geometry = geometry.ok_or_else(|| format!("{n} scalars fit no binding"))?;
+    let mut geometry = geometry.ok_or_else(|| format!("{n} scalars fit no binding"))?;
+    if gpu.limits().pair_sums {
+        geometry = geometry.with_pairs(n);
+    }
+    geometry.pair_levels = way.pair_levels.unwrap_or(geometry.pair_levels);
     let mut rec = Recording::new();
     let canonical = |x: &C::Fr| x.into_bigint().to_bytes_le();
     let scalars = upload(
@@ -92,13 +103,13 @@ fn on_device<C: GpuCurve>(
     Ok((bytes, geometry))
 }
 
-fn check_g1<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars, window: Option<u32>) -> Outcome {
+fn check_g1<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars, way: Way) -> Outcome {
     let rng = &mut rng(n as u64);
     let s = scalars::<C::Fr>(kind, n, rng);
     let bases: Vec<G1Affine<C>> = points::<G1<C>>(n, rng);
     let mut raw = Vec::new();
     bases.iter().for_each(|p| g1_to_raw::<C>(p, &mut raw));
-    let (bytes, geometry) = on_device::<C>(gpu, Group::G1, &s, raw, window)?;
+    let (bytes, geometry) = on_device::<C>(gpu, Group::G1, &s, raw, way)?;
     let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
     let got = finish_g1::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
     let expected = G1::<C>::msm_unchecked(&bases, &s);
@@ -106,13 +117,13 @@ fn check_g1<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars, window: Optio
     Ok(())
 }
 
-fn check_g2<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars) -> Outcome {
+fn check_g2<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars, way: Way) -> Outcome {
     let rng = &mut rng(n as u64);
     let s = scalars::<C::Fr>(kind, n, rng);
     let bases: Vec<G2Affine<C>> = points::<G2<C>>(n, rng);
     let mut raw = Vec::new();
     bases.iter().for_each(|p| g2_to_raw::<C>(p, &mut raw));
-    let (bytes, geometry) = on_device::<C>(gpu, Group::G2, &s, raw, None)?;
+    let (bytes, geometry) = on_device::<C>(gpu, Group::G2, &s, raw, way)?;
     let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
     let got = finish_g2::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
     let expected = G2::<C>::msm_unchecked(&bases, &s);
@@ -128,7 +139,7 @@ pub(super) fn sizes_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome
     ];
     size.pick(small, large)
         .iter()
-        .try_for_each(|n| check_g1::<C>(gpu, *n, Scalars::Uniform, None))
+        .try_for_each(|n| check_g1::<C>(gpu, *n, Scalars::Uniform, Way::default()))
 }
 
 /// As [`sizes_g1`].
@@ -137,14 +148,14 @@ pub(super) fn sizes_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome
     let large: &[usize] = &[1, 2, 31, 64, 257, 1025];
     size.pick(small, large)
         .iter()
-        .try_for_each(|n| check_g2::<C>(gpu, *n, Scalars::Uniform))
+        .try_for_each(|n| check_g2::<C>(gpu, *n, Scalars::Uniform, Way::default()))
 }
 
 /// p08, p68: the sum is right whatever the scalars are.
 pub(super) fn skewed_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
     SKEWED
         .iter()
-        .try_for_each(|kind| check_g1::<C>(gpu, size.pick(70, 3000), *kind, None))
+        .try_for_each(|kind| check_g1::<C>(gpu, size.pick(70, 3000), *kind, Way::default()))
 }
 
 /// As [`skewed_g1`].
@@ -153,16 +164,59 @@ pub(super) fn skewed_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcom
     let small: &[Scalars] = &[Scalars::Equal];
     size.pick(small, &SKEWED)
         .iter()
-        .try_for_each(|kind| check_g2::<C>(gpu, size.pick(40, 300), *kind))
+        .try_for_each(|kind| check_g2::<C>(gpu, size.pick(40, 300), *kind, Way::default()))
 }
 
 /// Every digit size gives the same sum.
 pub(super) fn windows<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
     let (n, mut windows) = size.pick((20, 2..=5), (300, 2..=13));
-    windows.try_for_each(|c| check_g1::<C>(gpu, n, Scalars::Uniform, Some(c)))
+    let way = |c| Way {
+        window: Some(c),
+        ..Way::default()
+    };
+    windows.try_for_each(|c| check_g1::<C>(gpu, n, Scalars::Uniform, way(c)))
+}
+
+/// Sums, scalars and passes for the cases of pairs: empty buckets, odd ones out, everything in one
+/// bucket, sums that are infinity at once or after passes, more passes than there are pairs.
+fn pairs(size: Size) -> Vec<(usize, Scalars, Way)> {
+    let way = |window, levels| Way {
+        window: Some(window),
+        pair_levels: Some(levels),
+    };
+    let mut list = vec![
+        (200, Scalars::Uniform, way(4, 2)),
+        (200, Scalars::Equal, way(4, 3)),
+    ];
+    if let Size::Large = size {
+        for kind in SKEWED {
+            list.push((1000, kind, way(5, 4)));
+        }
+        list.push((1, Scalars::Uniform, way(3, 1)));
+        list.push((3000, Scalars::Uniform, way(6, 13)));
+        list.push((2049, Scalars::Uniform, way(10, 1)));
+    }
+    list
+}
+
+/// Pairs summed first, which on cards production does not do.
+pub(super) fn pairs_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let mut list = pairs(size).into_iter();
+    list.try_for_each(|(n, kind, way)| check_g1::<C>(gpu, n, kind, way))
+}
+
+/// As [`pairs_g1`].
+pub(super) fn pairs_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let mut list = pairs(size).into_iter();
+    list.try_for_each(|(n, kind, way)| check_g2::<C>(gpu, n, kind, way))
 }
 
 /// Many runs and levels.
 pub(super) fn large<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    check_g1::<C>(gpu, size.pick(513, 131_071), Scalars::Uniform, None)
+    check_g1::<C>(
+        gpu,
+        size.pick(513, 131_071),
+        Scalars::Uniform,
+        Way::default(),
+    )
 }
