@@ -3,6 +3,7 @@
 
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
+use crate::device::allocator::ALIGNMENT;
 use crate::device::recording::{Command, Recording};
 use crate::device::{GpuDevice, MemoryPlan, PlanLimits, RunOptions};
 use crate::error::{Error, Result};
@@ -149,6 +150,11 @@ impl<'a> Planner<'a> {
         {
             sizes.push((last / 2) & !255);
         }
+        // Also where halving does not meet it: small limits need it.
+        let least = least & !255;
+        if sizes.last().is_some_and(|&last| least < last) {
+            sizes.push(least);
+        }
         sizes
     }
 
@@ -240,6 +246,12 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// Bytes for a key and the plan of a proof beside it. A run takes a little more than its plan, for
+/// the token that comes back.
+fn room(device: &GpuDevice) -> u64 {
+    device.limits().memory_budget.saturating_sub(ALIGNMENT)
+}
+
 /// The choice for each key on one device, remembered.
 #[derive(Debug, Default)]
 pub struct MemoryBudget {
@@ -257,7 +269,7 @@ impl MemoryBudget {
         layout: &KeyLayout,
         device: &GpuDevice,
     ) -> Result<Variant> {
-        let bytes = device.limits().memory_budget;
+        let bytes = room(device);
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(variant) = chosen.get(&(layout.id(), bytes)) {
             return Ok(*variant);
@@ -314,7 +326,7 @@ impl MemoryBudget {
         mut variant: Variant,
         witness: &Witness,
     ) -> Result<(PlannedProof, ProofDownloads)> {
-        let bytes = device.limits().memory_budget;
+        let bytes = room(device);
         let resident = layout.kept(variant.level).bytes();
         loop {
             let (recording, downloads) = layout.record_proof::<C>(witness, &variant)?;
