@@ -263,9 +263,34 @@ pub struct Submitter {
 /// One submission.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    index: ::wgpu::SubmissionIndex,
+    done: Arc<Done>,
     pub at: Instant,
 }
+
+/// Whether a submission has completed; some thread's poll says so.
+#[derive(Debug, Default)]
+struct Done {
+    state: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Done {
+    fn set(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+    /// Whether it is, at the latest after `timeout`.
+    fn wait(&self, timeout: Duration) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, timeout, |done| !*done);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Time between two polls of a thread that waits.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 impl Submitter {
     pub fn new(device: ::wgpu::Device, queue: ::wgpu::Queue, health: Arc<Health>) -> Self {
@@ -284,14 +309,21 @@ impl Submitter {
     /// Queues commands behind all that was submitted before. `None` queues nothing, which tests
     /// use to lose a submission.
     pub fn submit(&self, _: &Turn<'_>, commands: Option<::wgpu::CommandBuffer>) -> Submission {
-        Submission {
-            index: self.queue.submit(commands),
+        self.queue.submit(commands);
+        let submission = Submission {
+            done: Arc::default(),
             at: Instant::now(),
-        }
+        };
+        // Nobody else submits during the turn, so this is about these commands.
+        let done = submission.done.clone();
+        self.queue.on_submitted_work_done(move || done.set());
+        submission
     }
 
-    /// Waits for one submission, in short steps so that `check` can end the wait and so that no
-    /// lock inside wgpu is held for long.
+    /// Waits for one submission, in short steps so that `check` can end the wait.
+    ///
+    /// Polls rather than waits inside wgpu: where a wait there times out while another thread sees
+    /// the last submission complete, wgpu 30 panics (wgpu#9958).
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::DeviceFault`], and what `check` returns.
@@ -303,7 +335,8 @@ impl Submitter {
     ) -> Result<()> {
         let start = Instant::now();
         loop {
-            if self.poll(Some(submission), Duration::from_millis(20))? {
+            self.poll()?;
+            if submission.done.wait(POLL_INTERVAL) {
                 return Ok(());
             }
             check()?;
@@ -321,7 +354,8 @@ impl Submitter {
     /// # Errors
     /// As [`Self::wait`].
     pub fn is_complete(&self, submission: &Submission) -> Result<bool> {
-        self.poll(Some(submission), Duration::ZERO)
+        self.poll()?;
+        Ok(submission.done.wait(Duration::ZERO))
     }
 
     /// Waits until `received` gets the answer to a mapping request whose submission has completed.
@@ -338,7 +372,7 @@ impl Submitter {
                     self.health.check()?;
                     return Err(self.health.fault("a buffer could not be mapped"));
                 }
-                Err(RecvTimeoutError::Timeout) => self.poll(None, Duration::ZERO)?,
+                Err(RecvTimeoutError::Timeout) => self.poll()?,
             };
             self.health.check()?;
             if start.elapsed() > timeout {
@@ -350,19 +384,12 @@ impl Submitter {
         }
     }
 
-    fn poll(&self, submission: Option<&Submission>, timeout: Duration) -> Result<bool> {
-        let poll = match submission {
-            None => ::wgpu::PollType::Poll,
-            Some(s) => ::wgpu::PollType::Wait {
-                submission_index: Some(s.index.clone()),
-                timeout: Some(timeout),
-            },
-        };
+    /// Lets wgpu look what has completed, and say so.
+    fn poll(&self) -> Result<()> {
+        let poll = || self.device.poll(::wgpu::PollType::Poll);
         // wgpu panics on errors of the driver here, where a device can get lost.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
-        match polled {
-            Ok(Ok(_)) => Ok(true),
-            Ok(Err(::wgpu::PollError::Timeout)) => Ok(false),
+        match catch_unwind(AssertUnwindSafe(poll)) {
+            Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {
                 self.health.check()?;
                 Err(self.health.fault(format!("submission rejected: {error}")))
