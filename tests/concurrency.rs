@@ -200,7 +200,7 @@ fn limits(d: &TestDevice) -> Outcome {
     };
     check(None, &[1, 2, 3, 8])?;
     let mut fits = 64 << 20;
-    while check(Some(fits / 2), &[2])? {
+    while check(Some(fits / 2), &[])? {
         fits /= 2;
     }
     let mut too_small = fits / 2;
@@ -371,8 +371,9 @@ fn turn_covers_device_work_only(d: &TestDevice) -> Outcome {
             (turn.end_us - turn.start_us) / 1e3,
         );
         all = (all.0 + idle, all.1 + ms);
+        let enough = idle < 0.3 * ms + 30.0;
         ensure!(
-            idle < 0.3 * ms + 30.0,
+            enough,
             "the device idles for {idle:.1} ms of a turn of {ms:.1} ms"
         );
     }
