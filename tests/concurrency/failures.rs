@@ -108,8 +108,12 @@ pub fn cancelled_and_late_jobs_give_everything_back(d: &TestDevice) -> Outcome {
     on_threads(8, |thread| {
         let mut rng = StdRng::seed_from_u64(thread as u64);
         for i in 0..8 {
-            // Some before they began, some never.
-            let after = Duration::from_secs_f64(rng.gen_range(0.0..8e-3) * proof_ms);
+            // One is late before it began, one has time enough, the others end anywhere.
+            let after = match i {
+                0 => Duration::ZERO,
+                6 => Duration::from_secs(60),
+                _ => Duration::from_secs_f64(rng.gen_range(0.0..8e-3) * proof_ms),
+            };
             let mut options = options();
             let cancel = CancelToken::new();
             if i % 2 == 0 {
