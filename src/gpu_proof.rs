@@ -2,13 +2,14 @@
 //! variant that the memory plan chose.
 
 use crate::curve::{G1, G2, GpuCurve};
+use crate::device::allocator::ALIGNMENT;
 use crate::device::recording::{BufferSlice, DownloadId, Recording};
 use crate::device::{GpuDevice, RunOptions, RunOutput};
 use crate::error::{Error, Result};
 use crate::key_layout::{KeyLayout, PartSource, QueryName};
 use crate::msm::{self, Geometry, Group, WindowSums};
 use crate::proof::ProofSums;
-use crate::proof_plan::{MemoryBudget, Variant};
+use crate::proof_plan::{MemoryBudget, Variant, room};
 use crate::proving_key::QapReduction;
 use crate::witness::Witness;
 use ark_ff::Zero;
@@ -156,7 +157,7 @@ impl KeyLayout {
         witness: &Witness,
         options: &RunOptions,
     ) -> Result<(ProofSums<C>, RunOutput, Variant)> {
-        let mut bytes = device.limits().memory_budget;
+        let mut bytes = room(device);
         loop {
             let start = Instant::now();
             let chosen = budget.choose::<C>(self, device, bytes)?;
@@ -169,7 +170,7 @@ impl KeyLayout {
                 Err(Error::OutOfMemory { available, .. }) if available < bytes => {
                     // The driver has less than the budget, or others keep what will not come back.
                     log::warn!("{}: {available} bytes instead of {bytes}", device.info());
-                    bytes = available;
+                    bytes = available.saturating_sub(ALIGNMENT);
                     continue;
                 }
                 Err(e) => return Err(e),

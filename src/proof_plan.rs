@@ -3,6 +3,7 @@
 
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
+use crate::device::allocator::ALIGNMENT;
 use crate::device::recording::{Command, Recording};
 use crate::device::{GpuDevice, MemoryPlan, PlanLimits, RunOptions};
 use crate::error::{Error, Result};
@@ -149,6 +150,11 @@ impl<'a> Planner<'a> {
         {
             sizes.push((last / 2) & !255);
         }
+        // Also where halving does not meet it: small limits need it.
+        let least = least & !255;
+        if sizes.last().is_some_and(|&last| least < last) {
+            sizes.push(least);
+        }
         sizes
     }
 
@@ -240,6 +246,12 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// Bytes for a key and the plan of a proof beside it. A run takes a little more than its plan, for
+/// the token that comes back.
+pub(crate) fn room(device: &GpuDevice) -> u64 {
+    device.limits().memory_budget.saturating_sub(ALIGNMENT)
+}
+
 /// The choice for each key on one device, remembered.
 #[derive(Debug, Default)]
 pub struct MemoryBudget {
@@ -295,7 +307,7 @@ impl MemoryBudget {
         device: &GpuDevice,
         options: &RunOptions,
     ) -> Result<()> {
-        let bytes = device.limits().memory_budget;
+        let bytes = room(device);
         let kept = layout.kept(self.choose::<C>(layout, device, bytes)?.level);
         let nothing = Recording::new();
         device

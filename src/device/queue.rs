@@ -4,7 +4,6 @@ use crate::control::Priority;
 use crate::device::line::Line;
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -264,13 +263,36 @@ pub struct Submitter {
 /// One submission.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    done: Arc<AtomicBool>,
+    done: Arc<Done>,
     pub at: Instant,
 }
 
-/// Pauses between two looks at a submission: from short, for small ones, to what does not count
-/// beside a submission's usual length.
-const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
+/// Whether a submission has completed; some thread's poll says so.
+#[derive(Debug, Default)]
+struct Done {
+    state: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Done {
+    fn set(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+    /// Whether it is, at the latest after `timeout`.
+    fn wait(&self, timeout: Duration) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, timeout, |done| !*done);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Time between two polls of a thread that waits: short at first, for short submissions.
+const POLL_INTERVALS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(200)];
+/// How long it is short.
+const POLL_OFTEN: Duration = Duration::from_millis(5);
 
 impl Submitter {
     pub fn new(device: ::wgpu::Device, queue: ::wgpu::Queue, health: Arc<Health>) -> Self {
@@ -291,20 +313,19 @@ impl Submitter {
     pub fn submit(&self, _: &Turn<'_>, commands: Option<::wgpu::CommandBuffer>) -> Submission {
         self.queue.submit(commands);
         let submission = Submission {
-            done: Arc::new(AtomicBool::new(false)),
+            done: Arc::default(),
             at: Instant::now(),
         };
+        // Nobody else submits during the turn, so this is about these commands.
         let done = submission.done.clone();
-        // Nobody else submits in this turn, so this is about the submission above.
-        self.queue
-            .on_submitted_work_done(move || done.store(true, Ordering::Release));
+        self.queue.on_submitted_work_done(move || done.set());
         submission
     }
 
-    /// Waits for one submission, looking from time to time, so that `check` can end the wait.
+    /// Waits for one submission, in short steps so that `check` can end the wait.
     ///
-    /// wgpu's own wait is not used: where several threads wait, it can panic when its time is up
-    /// (wgpu#9958, in wgpu 30), and it keeps others from submitting meanwhile (wgpu#9470).
+    /// Polls rather than waits inside wgpu: where a wait there times out while another thread sees
+    /// the last submission complete, wgpu 30 panics (wgpu#9958).
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::DeviceFault`], and what `check` returns.
@@ -315,8 +336,12 @@ impl Submitter {
         check: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let start = Instant::now();
-        let [mut pause, longest] = PAUSES;
-        while !self.is_complete(submission)? {
+        loop {
+            self.poll()?;
+            let often = start.elapsed() < POLL_OFTEN;
+            if submission.done.wait(POLL_INTERVALS[usize::from(!often)]) {
+                return Ok(());
+            }
             check()?;
             if start.elapsed() > timeout {
                 return Err(Error::Timeout {
@@ -324,10 +349,7 @@ impl Submitter {
                     seconds: timeout.as_secs(),
                 });
             }
-            std::thread::sleep(pause);
-            pause = longest.min(pause * 2);
         }
-        Ok(())
     }
 
     /// Whether a submission has completed.
@@ -335,11 +357,8 @@ impl Submitter {
     /// # Errors
     /// As [`Self::wait`].
     pub fn is_complete(&self, submission: &Submission) -> Result<bool> {
-        let done = || submission.done.load(Ordering::Acquire);
-        if !done() {
-            self.poll()?;
-        }
-        Ok(done())
+        self.poll()?;
+        Ok(submission.done.wait(Duration::ZERO))
     }
 
     /// Waits until `received` gets the answer to a mapping request whose submission has completed.
@@ -368,10 +387,10 @@ impl Submitter {
         }
     }
 
-    /// Lets wgpu notice what has completed.
+    /// Lets wgpu look what has completed, and say so.
     fn poll(&self) -> Result<()> {
-        // wgpu panics on errors of the driver here, where a device can get lost.
         let poll = || self.device.poll(::wgpu::PollType::Poll);
+        // wgpu panics on errors of the driver here, where a device can get lost.
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {

@@ -236,9 +236,10 @@ impl<'a> Run<'a> {
         }
         self.fill_memory(0, true)?;
         self.flush()?;
-        self.turn = None;
-        self.output.report.turn_ms = ms(taken.elapsed());
+        // Before the next one takes it.
         let given_back = Instant::now();
+        self.turn = None;
+        self.output.report.turn_ms = ms(given_back - taken);
         options.span("turn", taken, given_back);
         while !self.in_flight.is_empty() {
             self.reap()?;

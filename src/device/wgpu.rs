@@ -81,18 +81,21 @@ pub(super) fn scoped<T>(device: &::wgpu::Device, f: impl FnOnce() -> T) -> Resul
 
 const OUT_OF_MEMORY: &str = "out of memory";
 
-/// Error scopes of this thread for all kinds of error.
+/// Error scopes of this thread for all kinds of error, the innermost first: they end in this order,
+/// also when they are dropped.
 pub(super) struct Scopes([::wgpu::ErrorScopeGuard; 3]);
 
 impl Scopes {
     pub fn push(device: &::wgpu::Device) -> Self {
         use ::wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
-        Self([Validation, OutOfMemory, Internal].map(|filter| device.push_error_scope(filter)))
+        let mut scopes =
+            [Validation, OutOfMemory, Internal].map(|filter| device.push_error_scope(filter));
+        scopes.reverse();
+        Self(scopes)
     }
     /// The first error, innermost scope first.
     pub fn pop(self) -> Option<::wgpu::Error> {
-        let [outer, middle, inner] = self.0;
-        let errors = [inner, middle, outer].map(|scope| pollster::block_on(scope.pop()));
+        let errors = self.0.map(|scope| pollster::block_on(scope.pop()));
         errors.into_iter().flatten().next()
     }
 }
