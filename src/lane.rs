@@ -318,12 +318,17 @@ fn record_phases(report: &RunReport, clock: &mut PhaseClock) -> Option<f64> {
         match parts[waits..].iter_mut().find(|old| old.name == new.name) {
             Some(old) => {
                 old.wall_ms += new.wall_ms;
-                old.device_ms = old.device_ms.zip(new.device_ms).map(|(a, b)| a + b);
+                old.device_ms = match (old.device_ms, new.device_ms) {
+                    (Some(a), Some(b)) => Some(a + b),
+                    (a, b) => a.or(b),
+                };
             }
             None => parts.push(new),
         }
     }
-    let device_ms = parts[waits..].iter().map(|p| p.device_ms).sum();
+    // Phases of copies alone have no time of their own on the device's clock.
+    let times = parts[waits..].iter().filter_map(|p| p.device_ms);
+    let device_ms = times.fold(None, |sum, ms| Some(sum.unwrap_or(0.0) + ms));
     clock.end_phases(parts, "host_tail", WGPU);
     device_ms
 }

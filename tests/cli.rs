@@ -524,7 +524,7 @@ fn wrong_usage_exits_with_2() {
         &["bench", "throughput", "--partitions", "0"],
         &["bench", "throughput", "--density", "1.5"],
         &["bench", "throughput", "--vram-limit", "2GiB,much"],
-        &["bench", "prove", "--vram-limit", "2GiB,none"],
+        &["bench", "msm", "--vram-limit", "2GiB,none"],
         &["setup", "a.r1cs", "b.zkey"],
         &["verify", "--key", key, "a", "b", "c"],
         &["verify", "a", "b"],
@@ -835,6 +835,7 @@ fn trace_of_a_proof() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let names: Vec<_> = spans_of(&trace).into_iter().map(|s| s.1).collect();
     let phases = [
+        "host_wait",
         "check",
         "row_products",
         "quotient",

@@ -23,7 +23,11 @@ pub fn inspect(args: &Inspect, out: &Output) -> Result<()> {
         FileKind::Ptau | FileKind::Unknown => describe_key(&args.file, args)?,
     };
     description["file"] = path.display().to_string().into();
-    let text = lines(&description, 0);
+    let mut shown = description.clone();
+    if let Some(plans) = shown.get_mut("plans") {
+        *plans = plan_lines(plans);
+    }
+    let text = lines(&shown, 0);
     out.result(&description, text.trim_end())
 }
 
@@ -130,6 +134,45 @@ fn describe_public(path: &Path) -> Result<Value> {
     Ok(json!({ "kind": "public inputs", "public": values.len() }))
 }
 
+/// Memory plans for people: a line a variant.
+fn plan_lines(plans: &Value) -> Value {
+    let size = |value: &Value| {
+        let mib = value.as_f64().unwrap_or(0.0) / f64::from(1 << 20);
+        format!("{mib:.1} MiB")
+    };
+    let variant = |v: &Value| {
+        let name = v["name"].as_str().unwrap_or_default();
+        let buffers = size(&v["max_buffer"]);
+        let (resident, transient) = (size(&v["resident"]), size(&v["transient"]));
+        format!("{name}: {resident} + {transient} a proof (buffers of {buffers})")
+    };
+    let mut out = serde_json::Map::new();
+    for plan in plans.as_array().into_iter().flatten() {
+        let device = plan["device"].as_str().unwrap_or_default().to_owned();
+        let Some(variants) = plan["variants"].as_array() else {
+            let text = match plan["error"].as_str() {
+                Some(error) => error.to_owned(),
+                None => format!(
+                    "{} on the CPU, {} beside a device",
+                    size(&plan["bytes"]),
+                    size(&plan["bytes_with_device"])
+                ),
+            };
+            out.insert(device, text.into());
+            continue;
+        };
+        let chosen = match plan["error"].as_str() {
+            Some(error) => error.to_owned(),
+            None => variant(&plan["chosen"]),
+        };
+        out.insert(
+            format!("{device}, {} to use", size(&plan["budget"])),
+            json!({ "chosen": chosen, "variants": variants.iter().map(variant).collect::<Vec<_>>() }),
+        );
+    }
+    out.into()
+}
+
 /// An object as indented lines.
 fn lines(value: &Value, indent: usize) -> String {
     let mut text = String::new();
@@ -145,7 +188,10 @@ fn lines(value: &Value, indent: usize) -> String {
             Value::Array(items) => {
                 text += &format!("{:indent$}{name}:\n", "");
                 for item in items {
-                    text += &lines(item, indent + 2);
+                    match item.as_str() {
+                        Some(item) => text += &format!("{:1$}{item}\n", "", indent + 2),
+                        None => text += &lines(item, indent + 2),
+                    }
                 }
             }
             Value::String(s) => text += &format!("{:indent$}{name}: {s}\n", ""),

@@ -71,7 +71,7 @@ impl ArenaConfig {
         let share = |part: u64, max: u64, each: u64, min: u64| -> u32 {
             ((budget / part).min(max) / each).max(min) as u32
         };
-        let uploads = share(16, 512 << 20, chunk, 8);
+        let uploads = share(12, 512 << 20, chunk, 8);
         // Proofs bring back window sums, a few kilobytes.
         let downloads = share(64, 64 << 20, chunk, 4);
         let pages = share(128, 16 << 20, page_bytes, 12);

@@ -107,8 +107,9 @@ impl GpuDevice {
         let uploads = fills.iter().chain([recording]);
         let uploads = uploads.map(|r| chunks(r, config.chunk)).max().unwrap_or(0);
         let downloads = plan.downloaded.div_ceil(config.chunk) + recording.downloads() as u64;
-        // A part each: other runs want to fill theirs meanwhile.
-        let share = |all: u32| u64::from((all / 4).max(1));
+        // Half for each of two runs, one on the device and one getting ready. Whatever is filled
+        // while the device computes need not be waited for when it is done.
+        let share = |all: u32| u64::from((all / 2).max(1));
         let request = Request {
             regions: plan.regions.iter().copied().chain([ALIGNMENT]).collect(),
             uploads: (uploads as u64).min(share(config.limits.uploads)) as u32,

@@ -11,8 +11,8 @@ use crate::device::wgpu::GpuDevice;
 use crate::error::Result;
 use std::collections::VecDeque;
 
-/// Threads that fill staging buffers.
-const FILL_THREADS: usize = 4;
+/// Threads that fill staging buffers, at most.
+const FILL_THREADS: usize = 8;
 
 /// A staging buffer on its way to the device.
 #[derive(Clone, Debug)]
@@ -124,8 +124,8 @@ impl<'a> Uploads<'a> {
             self.idle.push(chunk);
             self.taken += 1;
         }
-        // A few submissions take turns with the buffers that there are.
-        self.share = (reserved as usize / 4).max(1);
+        // Two submissions take turns with the buffers that there are.
+        self.share = (reserved as usize / 2).max(1);
         self.stage_next().map(|_| ())
     }
 
@@ -144,7 +144,8 @@ impl<'a> Uploads<'a> {
         let chunks = self.idle.split_off(self.idle.len() - count);
         let first = self.to_stage;
         // Threads of its own: those of rayon may be busy with another proof for long.
-        let part = count.div_ceil(FILL_THREADS).max(1);
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2));
+        let part = count.div_ceil(threads.clamp(1, FILL_THREADS)).max(1);
         std::thread::scope(|scope| {
             let fill = |(i, part_of): (usize, &[::wgpu::Buffer])| -> Result<()> {
                 let numbers = first + i * part..;
