@@ -161,6 +161,8 @@ fn init_log(quiet: bool, verbose: u8) {
     };
     env_logger::Builder::new()
         .filter_level(others)
+        // Says every step of compiling a shader below warnings.
+        .filter_module("naga", others.min(LevelFilter::Warn))
         .filter_module("groth16_gpu", level)
         .parse_default_env()
         .format(|buf, record| {

@@ -307,6 +307,7 @@ fn record_phases(report: &RunReport, clock: &mut PhaseClock) -> Option<f64> {
         bytes: 0,
     };
     let mut parts = vec![
+        phase("compile", report.compile_ms, None),
         phase("reserve_wait", report.reserve_ms, None),
         phase("key_to_device", report.fill_ms, None),
         phase("staging", report.staging_ms, None),

@@ -5,6 +5,7 @@ use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
 use crate::device::allocator::ALIGNMENT;
 use crate::device::recording::{Command, Recording};
+use crate::device::set_aside;
 use crate::device::{GpuDevice, MemoryPlan, PlanLimits, RunOptions};
 use crate::error::{Error, Result};
 use crate::gpu_proof::ProofDownloads;
@@ -12,6 +13,7 @@ use crate::key_layout::{KeyLayout, LEVELS, QueryName};
 use crate::witness::Witness;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes a second to a device, for comparing variants: what a PCIe 4 card gets of staging that the
@@ -92,8 +94,10 @@ pub struct Planner<'a> {
     pub limits: PlanLimits,
     /// Field multiplications a second, if known.
     pub rate: Option<f64>,
+    /// What is to be proved; without one, a witness without zeros and ones.
+    witness: Option<&'a Witness>,
     /// Nothing but a length: no byte of it is touched.
-    witness: Witness,
+    dense: Witness,
 }
 
 impl<'a> Planner<'a> {
@@ -103,21 +107,48 @@ impl<'a> Planner<'a> {
             layout,
             limits,
             rate,
-            witness: Witness {
+            witness: None,
+            dense: Witness {
                 curve: layout.curve,
                 values,
             },
         }
     }
 
-    /// What a variant takes, for a witness without zeros and ones.
+    /// Plans for this witness.
+    pub fn for_witness(self, witness: &'a Witness) -> Self {
+        Self {
+            witness: Some(witness),
+            ..self
+        }
+    }
+
+    /// As if the device had all the memory of the world.
+    fn endless(&self) -> Self {
+        Self {
+            layout: self.layout,
+            limits: PlanLimits {
+                memory: u64::MAX,
+                ..self.limits
+            },
+            rate: self.rate,
+            witness: self.witness,
+            dense: self.dense.clone(),
+        }
+    }
+
+    /// What a variant takes.
     ///
     /// # Errors
     /// `OutOfMemory` if its buffers are too small for anything.
     pub fn plan<C: GpuCurve>(&self, variant: Variant) -> Result<PlannedVariant> {
-        let (recording, _) = self
-            .layout
-            .record_sums::<C>(&self.witness, &|r| r.len(), &variant)?;
+        let (recording, _) = match self.witness {
+            Some(witness) => self.layout.record_proof::<C>(witness, &variant)?,
+            None => {
+                let all = |r: Range<usize>| r.len();
+                self.layout.record_sums::<C>(&self.dense, &all, &variant)?
+            }
+        };
         let plan = MemoryPlan::new(&recording, &self.limits, "device")?;
         let kept = self.layout.kept(variant.level);
         let work = recording.commands.iter().map(|c| match c {
@@ -158,18 +189,42 @@ impl<'a> Planner<'a> {
         sizes
     }
 
+    /// The smallest variant, whatever memory there is.
+    fn smallest<C: GpuCurve>(&self) -> Result<PlannedVariant> {
+        let endless = self.endless();
+        let mut smallest: Result<PlannedVariant> = Err(Error::Usage("no buffers to plan".into()));
+        for max_buffer in endless.buffers() {
+            let planned = endless.plan::<C>(Variant {
+                level: 0,
+                max_buffer,
+                hold_witness: false,
+            });
+            let better = match (&smallest, &planned) {
+                (Ok(found), Ok(new)) => new.bytes() < found.bytes(),
+                (found, _) => found.is_err(),
+            };
+            if better {
+                smallest = planned;
+            }
+        }
+        smallest
+    }
+
     /// The variants that are worth anything, the largest first: for each part of the key that may
     /// stay, the one with the largest buffers, down to the smallest of all.
     ///
     /// # Errors
     /// As [`Self::plan`].
     pub fn list<C: GpuCurve>(&self) -> Result<Vec<PlannedVariant>> {
+        if self.limits.memory != u64::MAX {
+            return self.endless().list::<C>();
+        }
         let sizes = self.buffers();
         let mut list = Vec::new();
         for level in (0..=LEVELS).rev() {
             list.push(self.plan::<C>(Variant {
                 level,
-                max_buffer: self.limits.max_binding,
+                max_buffer: sizes[0],
                 hold_witness: true,
             })?);
         }
@@ -195,7 +250,6 @@ impl<'a> Planner<'a> {
     pub fn choose<C: GpuCurve>(&self, budget: u64, device: &str) -> Result<PlannedVariant> {
         let sizes = self.buffers();
         let mut best: Option<(f64, PlannedVariant)> = None;
-        let mut smallest = u64::MAX;
         for level in (0..=LEVELS).rev() {
             for hold_witness in [true, false] {
                 for &max_buffer in &sizes {
@@ -204,13 +258,12 @@ impl<'a> Planner<'a> {
                         max_buffer,
                         hold_witness,
                     };
-                    let Ok(planned) = self.plan::<C>(variant) else {
-                        break;
-                    };
-                    smallest = smallest.min(planned.bytes());
-                    if planned.bytes() > budget {
+                    // What has a buffer larger than the memory has no plan.
+                    let planned = self.plan::<C>(variant);
+                    let fits = |p: &PlannedVariant| p.bytes() <= budget;
+                    let Some(planned) = planned.ok().filter(fits) else {
                         continue;
-                    }
+                    };
                     let two = planned.resident + 2 * planned.transient <= budget;
                     let cost = planned.estimate_ms * if two { 1.0 } else { ALONE };
                     if best.as_ref().is_none_or(|(least, _)| cost < *least) {
@@ -238,10 +291,19 @@ impl<'a> Planner<'a> {
                 break;
             }
         }
-        best.map(|(_, planned)| planned).ok_or(Error::OutOfMemory {
+        if let Some((_, planned)) = best {
+            return Ok(planned);
+        }
+        // In terms of what a user can set: with what is set aside for moving data.
+        let needed = self.smallest::<C>()?.bytes() + ALIGNMENT;
+        let mut limit = needed;
+        while limit < needed + set_aside(limit) {
+            limit = needed + set_aside(limit);
+        }
+        Err(Error::OutOfMemory {
             device: device.to_owned(),
-            needed: smallest,
-            available: budget,
+            needed: limit,
+            available: (budget + set_aside(limit)).min(limit - 1),
         })
     }
 }
@@ -249,7 +311,12 @@ impl<'a> Planner<'a> {
 /// Bytes for a key and the plan of a proof beside it. A run takes a little more than its plan, for
 /// the token that comes back.
 pub(crate) fn room(device: &GpuDevice) -> u64 {
-    device.limits().memory_budget.saturating_sub(ALIGNMENT)
+    plan_room(device.limits().memory_budget)
+}
+
+/// As for a device with so many bytes for slabs.
+pub fn plan_room(bytes: u64) -> u64 {
+    bytes.saturating_sub(ALIGNMENT)
 }
 
 /// The choice for each key on one device, remembered.
@@ -315,7 +382,7 @@ impl MemoryBudget {
             .map(|_| ())
     }
 
-    /// The recording of a proof in the chosen variant, or with smaller buffers if this witness
+    /// The recording of a proof in the chosen variant, or in the best one for this witness if it
     /// needs more than one without zeros and ones.
     ///
     /// # Errors
@@ -327,19 +394,29 @@ impl MemoryBudget {
         (mut variant, bytes): (Variant, u64),
         witness: &Witness,
     ) -> Result<(PlannedProof, ProofDownloads)> {
-        let resident = layout.kept(variant.level).bytes();
-        loop {
-            let (recording, downloads) = layout.record_proof::<C>(witness, &variant)?;
+        let record = |variant: &Variant| -> Result<_> {
+            let (recording, downloads) = layout.record_proof::<C>(witness, variant)?;
             let plan = device.plan(&recording)?;
-            if resident + plan.bytes <= bytes || variant.max_buffer < MIN_BUFFER {
-                let planned = PlannedProof {
-                    variant,
-                    recording,
-                    plan,
-                };
-                return Ok((planned, downloads));
-            }
-            variant.max_buffer = (variant.max_buffer / 2) & !255;
+            let bytes = layout.kept(variant.level).bytes() + plan.bytes;
+            Ok((recording, downloads, plan, bytes))
+        };
+        let mut recorded = record(&variant);
+        if !matches!(&recorded, Ok(r) if r.3 <= bytes) {
+            let limits = device.limits().plan();
+            let planner = Planner::new(layout, limits, Some(device.work_per_second()));
+            let name = device.info().to_string();
+            variant = planner
+                .for_witness(witness)
+                .choose::<C>(bytes, &name)?
+                .variant;
+            recorded = record(&variant);
         }
+        let (recording, downloads, plan, _) = recorded?;
+        let planned = PlannedProof {
+            variant,
+            recording,
+            plan,
+        };
+        Ok((planned, downloads))
     }
 }

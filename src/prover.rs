@@ -392,7 +392,8 @@ fn unsatisfied(key: &ProvingKey) -> Error {
     };
     Error::Unsatisfied(format!(
         "the finished proof does not verify, and was discarded. Most likely the witness is wrong, \
-         or was made for another version of the circuit than {key}"
+         or was made for another version of the circuit than {key}; --check-key subgroup tells \
+         whether it is the key that is wrong"
     ))
 }
 

@@ -54,9 +54,11 @@ pub fn prove_batch(args: &ProveBatch, out: &Output) -> Result<ExitCode> {
     bar.set_length(items.len() as u64);
     let mut first_failure = None;
     let mut failures = 0;
+    let mut delivered = 0;
     let witnesses = items.iter().map(|item| read(item, &key));
     let ended = prover.prove_each(&key, witnesses, &options, None, |i, result| {
         let item = &items[i];
+        delivered = i + 1;
         let written = result
             .map_err(|e| name_witness(e, &item.witness))
             .and_then(|proved| write(item, &proved));
@@ -84,11 +86,12 @@ pub fn prove_batch(args: &ProveBatch, out: &Output) -> Result<ExitCode> {
         trace.write(path)?;
     }
     if let Err(e) = ended {
-        if first_failure.is_none() {
-            return Err(e);
+        // What ended the batch is the failure of all that were not tried.
+        for item in &items[delivered..] {
+            first_failure.get_or_insert(e.exit_code());
+            failures += 1;
+            report_failure(item, &e, out)?;
         }
-        // What ended the batch, besides the items that it made fail.
-        super::report(&e, out);
     }
     if failures > 0 {
         out.note(&format!("{failures} of {} failed", items.len()));

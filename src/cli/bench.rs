@@ -156,6 +156,12 @@ impl RawBench {
             Some((a, b)) => number(a)?..=number(b)?,
             None => number(&common.log2)?..=number(&common.log2)?,
         };
+        if sizes.is_empty() {
+            let (a, b) = (sizes.start(), sizes.end());
+            return Err(Error::Usage(format!(
+                "--log2 {a}..{b}: from the smaller to the larger"
+            )));
+        }
         Ok(Bench {
             what,
             curve: common.curve.parse()?,
@@ -324,7 +330,7 @@ fn bench_msm<C: GpuCurve>(
             })
         })?,
         Device::Gpu(gpu) => {
-            let max_binding = gpu.limits().plan().max_binding;
+            let max_binding = gpu.limits().plan().largest();
             let bits = msm::scalar_bits::<C>();
             let fits = |len: usize| {
                 let geometry = match window {

@@ -10,7 +10,7 @@ use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::host::{JobPlace, job_bytes, key_bytes};
 use groth16_gpu::key_layout::KeyLayout;
 use groth16_gpu::proof::Proof;
-use groth16_gpu::proof_plan::Planner;
+use groth16_gpu::proof_plan::{Planner, plan_room};
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::selftest::{self, SelftestReport};
@@ -188,7 +188,8 @@ fn device_plans<C: GpuCurve>(
     info: &DeviceInfo,
     options: &DeviceOptions,
 ) -> Result<Value> {
-    let (limits, budget) = info.plan_limits(options);
+    let limits = info.plan_limits(options);
+    let budget = limits.memory;
     let name = info.to_string();
     let mut plan = json!({ "device": name, "limit": options.vram_limit, "budget": budget });
     let layout = match KeyLayout::new::<C>(key, &limits, &name) {
@@ -200,7 +201,7 @@ fn device_plans<C: GpuCurve>(
         Err(e) => return Err(e),
     };
     let planner = Planner::new(&layout, limits, None);
-    match planner.choose::<C>(budget, &name) {
+    match planner.choose::<C>(plan_room(budget), &name) {
         Ok(chosen) => plan["chosen"] = json!(chosen),
         Err(e) => plan["error"] = json!(e.to_string()),
     }

@@ -66,8 +66,9 @@ impl ArenaConfig {
         (min_slab, max_slab): (u64, u64),
         page_bytes: u64,
     ) -> Self {
-        // 4 MiB keeps copies efficient; small budgets get small staging buffers.
-        let chunk = (budget / 64).next_power_of_two().clamp(64 << 10, 4 << 20);
+        // 4 MiB keeps copies efficient; small budgets get small staging buffers, so that the least
+        // number of them is a small part.
+        let chunk = (budget / 256).next_power_of_two().clamp(64 << 10, 4 << 20);
         let share = |part: u64, max: u64, each: u64, min: u64| -> u32 {
             ((budget / part).min(max) / each).max(min) as u32
         };

@@ -102,25 +102,27 @@ impl GpuDevice {
         let check = || self.check(options);
         check()?;
         let pipelines = Run::pipelines(self, recording)?;
+        let compiled = Instant::now();
+        options.span("compile", started, compiled);
         let config = self.arena.config();
         let fills = kept.map(|k| k.uploads(FILL_PIECE)).unwrap_or_default();
         let uploads = fills.iter().chain([recording]);
         let uploads = uploads.map(|r| chunks(r, config.chunk)).max().unwrap_or(0);
         let downloads = plan.downloaded.div_ceil(config.chunk) + recording.downloads() as u64;
         // Half for each of two runs, one on the device and one getting ready. Whatever is filled
-        // while the device computes need not be waited for when it is done.
-        let share = |all: u32| u64::from((all / 2).max(1));
+        // while the device computes need not be waited for when it is done. Results are small.
+        let share = |all: u32, runs: u32| u64::from((all / runs).max(1));
         let request = Request {
             regions: plan.regions.iter().copied().chain([ALIGNMENT]).collect(),
-            uploads: (uploads as u64).min(share(config.limits.uploads)) as u32,
-            downloads: downloads.min(share(config.limits.downloads)) as u32,
+            uploads: (uploads as u64).min(share(config.limits.uploads, 2)) as u32,
+            downloads: downloads.min(share(config.limits.downloads, 4)) as u32,
             pages: PAGES,
             kept: kept.map(KeptParts::sizes),
         };
         let memory = self.arena.reserve(&request, options.priority, &check)?;
         let memory = Arc::new(memory);
         let reserved = Instant::now();
-        options.span("reserve wait", started, reserved);
+        options.span("reserve wait", compiled, reserved);
         if memory.fills() {
             for fill in &fills {
                 let plan = self.plan(fill)?;
@@ -134,7 +136,8 @@ impl GpuDevice {
         options.span("key to device", reserved, filled);
         let parts = (recording, &plan, &pipelines);
         let mut run = Run::new(self, parts, options, memory, started)?;
-        run.output.report.reserve_ms = ms(reserved - started);
+        run.output.report.compile_ms = ms(compiled - started);
+        run.output.report.reserve_ms = ms(reserved - compiled);
         run.output.report.fill_ms = ms(filled - reserved);
         run.execute()?;
         Ok(std::mem::take(&mut run.output))

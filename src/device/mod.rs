@@ -32,6 +32,7 @@ pub use report::{PhaseTime, RunOutput, RunReport};
 pub use selector::{Backend, DeviceInfo, DeviceSelector, DeviceType, Selected};
 #[doc(hidden)]
 pub use wgpu::Fault;
+pub(crate) use wgpu::set_aside;
 pub use wgpu::{GpuDevice, GpuLimits};
 
 use crate::error::Result;

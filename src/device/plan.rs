@@ -18,11 +18,20 @@ const MAX_GROWN_REGION: u64 = 512 << 20;
 pub struct PlanLimits {
     /// Largest buffer of a recording, and largest contiguous region of a plan, in bytes.
     pub max_binding: u64,
+    /// What a plan may take of the device's memory.
+    pub memory: u64,
     /// Storage bindings of one dispatch.
     pub max_storage_buffers: u32,
     /// Whether bucket sums go by pairs first: measured faster on software adapters, where memory
     /// is near, and slower on a card, where the passes' inversions have too few threads.
     pub pair_sums: bool,
+}
+
+impl PlanLimits {
+    /// Largest buffer that the memory has room for.
+    pub fn largest(&self) -> u64 {
+        self.max_binding.min(self.memory & !(ALIGNMENT - 1))
+    }
 }
 
 /// Place of a transient buffer.
@@ -170,17 +179,17 @@ impl MemoryPlan {
         // commands that it lives in.
         let block = |command: usize| command * BLOCKS / recording.commands.len();
         let mut by_block: Vec<Vec<usize>> = vec![Vec::new(); BLOCKS];
-        let region_limit = limits.max_binding.min(MAX_GROWN_REGION);
+        let region_limit = limits.largest().min(MAX_GROWN_REGION);
         let mut placed: Vec<(usize, Placement)> = Vec::new();
         for i in order {
             let (Some(life), size) = (lives[i], align(recording.buffers[i].size)) else {
                 continue;
             };
-            if recording.buffers[i].size > limits.max_binding {
+            if recording.buffers[i].size > limits.largest() {
                 return Err(Error::OutOfMemory {
                     device: device.to_owned(),
                     needed: recording.buffers[i].size,
-                    available: limits.max_binding,
+                    available: limits.largest(),
                 });
             }
             let blocks = block(life.0)..=block(life.1);
@@ -299,6 +308,7 @@ mod tests {
 
     const LIMITS: PlanLimits = PlanLimits {
         max_binding: 1 << 20,
+        memory: u64::MAX,
         max_storage_buffers: 8,
         pair_sums: false,
     };

@@ -32,7 +32,8 @@ pub struct PhaseTime {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunReport {
     pub phases: Vec<PhaseTime>,
-    /// Waiting for memory, bringing the kept set, filling staging buffers, waiting for the turn, having it.
+    /// Compiling, waiting for memory, bringing the kept set, filling staging buffers, waiting for the turn, having it.
+    pub compile_ms: f64,
     pub reserve_ms: f64,
     pub fill_ms: f64,
     pub staging_ms: f64,

@@ -277,11 +277,18 @@ impl GpuLimits {
     /// The part that memory plans depend on.
     pub fn plan(&self) -> PlanLimits {
         PlanLimits {
-            max_binding: self.max_binding.min(self.memory_budget),
+            max_binding: self.max_binding,
+            memory: self.memory_budget,
             max_storage_buffers: self.max_storage_buffers,
             pair_sums: self.pair_sums,
         }
     }
+}
+
+/// Bytes of a device's budget that are set aside for moving data: of `plan.memory` the rest is left.
+pub(crate) fn set_aside(limit: u64) -> u64 {
+    let config = ArenaConfig::new(String::new(), limit, (0, 0), WgpuMemory::PAGE_BYTES);
+    limit - config.limits.budget.min(limit)
 }
 
 /// What an arena on a device may take under these options, and what plans for it keep to.
@@ -294,6 +301,7 @@ fn memory_limits(info: &DeviceInfo, options: &DeviceOptions) -> (ArenaConfig, Pl
         max_binding: options.max_binding.map_or(info.max_binding, |max| {
             info.max_binding.min(max) & !(ALIGNMENT - 1)
         }),
+        memory: config.limits.budget,
         max_storage_buffers: info.max_storage_buffers,
         pair_sums: info.software && info.tiers.contains(&WordTier::U64),
     };
@@ -301,17 +309,9 @@ fn memory_limits(info: &DeviceInfo, options: &DeviceOptions) -> (ArenaConfig, Pl
 }
 
 impl DeviceInfo {
-    /// What memory plans for this device keep to, and the bytes that they may take, without
-    /// opening it.
-    pub fn plan_limits(&self, options: &DeviceOptions) -> (PlanLimits, u64) {
-        let (config, plan) = memory_limits(self, options);
-        let budget = config.limits.budget;
-        let max_binding = plan.max_binding.min(budget) & !(ALIGNMENT - 1);
-        let plan = PlanLimits {
-            max_binding,
-            ..plan
-        };
-        (plan, budget)
+    /// What memory plans for this device keep to, without opening it.
+    pub fn plan_limits(&self, options: &DeviceOptions) -> PlanLimits {
+        memory_limits(self, options).1
     }
 }
 

@@ -77,7 +77,7 @@ fn on_device<C: GpuCurve>(
 ) -> Result<(Vec<u8>, Geometry), String> {
     let n = scalars.len();
     let bits = scalar_bits::<C>();
-    let max_binding = gpu.limits().plan().max_binding;
+    let max_binding = gpu.limits().plan().largest();
     let geometry = match way.window {
         Some(c) => Geometry::with_window(n, bits, c, max_binding),
         None => Geometry::new(n, n, bits, group.point_bytes(C::ID), max_binding),
