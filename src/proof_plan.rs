@@ -319,6 +319,12 @@ pub fn plan_room(bytes: u64) -> u64 {
     bytes.saturating_sub(ALIGNMENT)
 }
 
+/// Field multiplications a second for planning. A card's is not known before its first submissions,
+/// and the cautious guess for those would make uploads look cheap.
+fn rate(device: &GpuDevice) -> Option<f64> {
+    device.info().software.then(|| device.work_per_second())
+}
+
 /// The choice for each key on one device, remembered.
 #[derive(Debug, Default)]
 pub struct MemoryBudget {
@@ -341,11 +347,7 @@ impl MemoryBudget {
         if let Some(variant) = chosen.get(&(layout.id(), bytes)) {
             return Ok(*variant);
         }
-        let planner = Planner::new(
-            layout,
-            device.limits().plan(),
-            Some(device.work_per_second()),
-        );
+        let planner = Planner::new(layout, device.limits().plan(), rate(device));
         let planned = planner.choose::<C>(bytes, &device.info().to_string())?;
         log::info!(
             "{}: {}, {} bytes resident and {} a proof, of {bytes}",
@@ -403,13 +405,16 @@ impl MemoryBudget {
         let mut recorded = record(&variant);
         if !matches!(&recorded, Ok(r) if r.3 <= bytes) {
             let limits = device.limits().plan();
-            let planner = Planner::new(layout, limits, Some(device.work_per_second()));
+            let planner = Planner::new(layout, limits, rate(device));
             let name = device.info().to_string();
             variant = planner
                 .for_witness(witness)
                 .choose::<C>(bytes, &name)?
                 .variant;
             recorded = record(&variant);
+            // The next witness is probably of the same kind.
+            let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+            chosen.insert((layout.id(), bytes), variant);
         }
         let (recording, downloads, plan, _) = recorded?;
         let planned = PlannedProof {
