@@ -8,7 +8,7 @@ struct Fake(AtomicU64);
 
 impl Memory for Fake {
     type Buffer = u64;
-    type Page = ();
+    type Page = u8;
     const PAGE_BYTES: u64 = 512;
     fn free(&self, slab: u64) {
         self.0.fetch_add(slab, SeqCst);
@@ -23,8 +23,8 @@ impl Memory for Fake {
                 available,
             })
     }
-    fn page(&self) -> Result<()> {
-        Ok(())
+    fn page(&self) -> Result<u8> {
+        Ok(0)
     }
 }
 
