@@ -1,6 +1,9 @@
 //! One recording on its way through the device: commands become launches and copies, these become
 //! submissions of bounded time, and what they bring back is read.
 
+mod abandon;
+mod traced;
+
 use crate::curve::CurveId;
 use crate::device::allocator::ALIGNMENT;
 use crate::device::arena::{BufferUse, Reservation};
@@ -8,18 +11,16 @@ use crate::device::builtin::{GROUP_WORDS, GROUP_WORK};
 use crate::device::execute::RunOptions;
 use crate::device::pipelines::Pipeline;
 use crate::device::plan::MemoryPlan;
-use crate::device::queue::{DeviceClock, Turn};
+use crate::device::queue::Turn;
 use crate::device::recording::{BufferDesc, BufferKind, BufferSlice, Command, Dispatch, Recording};
 use crate::device::report::{RunOutput, RunReport, ms};
 use crate::device::staging::{DownloadChunk, Uploads};
 use crate::device::submission::{Batch, DeviceTimes, InFlight, Launch, MAX_GROUPS, Window};
-use crate::device::wgpu::{Fault, GpuDevice, WgpuMemory, Zombie, lock};
+use crate::device::wgpu::{Fault, GpuDevice, WgpuMemory, lock};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, LAUNCH_WORDS};
-use crate::trace::Trace;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -625,105 +626,6 @@ impl<'a> Run<'a> {
         lock(&gpu.calibration).observe(done.work, time);
         if let Some(trace) = &self.options.trace {
             self.trace_device(trace, done, (start, end), times, to_host);
-        }
-    }
-
-    /// Records a submission on the device's track: its phases by the device's clock, or by work.
-    fn trace_device(
-        &self,
-        trace: &Trace,
-        done: &InFlight,
-        (start, end): (Instant, Instant),
-        times: &DeviceTimes,
-        clock: Option<DeviceClock>,
-    ) {
-        let device = &self.gpu.info().name;
-        let name = |phase: usize| self.output.report.phases[phase].name;
-        let (Some(clock), Some((begin, finish))) = (clock, times.whole) else {
-            let name = done
-                .phase_work
-                .iter()
-                .max_by_key(|p| p.1)
-                .map(|p| name(p.0));
-            trace.device(device, name.unwrap_or("submission"), start, end);
-            return;
-        };
-        // Neighbouring passes of one phase as one span; what is between them are copies.
-        let mut at = begin;
-        let mut passes = times.passes.iter().copied().peekable();
-        while let Some((phase, (from, mut until))) = passes.next() {
-            while let Some(next) = passes.next_if(|next| next.0 == phase) {
-                until = next.1.1;
-            }
-            if at < from {
-                trace.device(device, "copy", clock.at(at), clock.at(from));
-            }
-            trace.device(device, name(phase), clock.at(from.max(at)), clock.at(until));
-            at = until.max(at);
-        }
-        if at < finish {
-            trace.device(device, "copy", clock.at(at), clock.at(finish));
-        }
-    }
-
-    /// The run failed, was cancelled, or panicked: nothing of it may stay behind, and its memory
-    /// goes back only when the device is done with it.
-    fn abandon(&mut self) {
-        let gpu = self.gpu;
-        let arena = &gpu.arena;
-        for chunk in self.batch.take().iter_mut().flat_map(Batch::take_uploads) {
-            self.uploads.reclaim(chunk);
-        }
-        self.download = None;
-        self.fault = None;
-        self.given_up = true;
-        let clears = !self.plan.secrets.is_empty() && self.output.report.submissions > 0;
-        if clears && self.turn.is_some() && gpu.health.check().is_ok() {
-            // Best effort; if the device refuses, its memory is gone or will be written over.
-            let _ = self.fill_memory(0, true).and_then(|()| self.submit());
-            self.batch = None;
-        }
-        self.turn = None;
-        // Submissions complete in order, so the last one stands for all.
-        let mut stuck = None;
-        if let Some(last) = self.in_flight.back().map(|f| f.submission.clone()) {
-            let timeout = gpu.options.timeout;
-            let waited = gpu.submitter.wait(&last, timeout, &|| gpu.health.check());
-            stuck = matches!(waited, Err(Error::Timeout { .. })).then_some(last);
-        }
-        for done in self.in_flight.drain(..).filter(|_| stuck.is_none()) {
-            for (chunk, mapping) in done.uploads {
-                if gpu
-                    .submitter
-                    .wait_mapped(&mapping, gpu.options.timeout)
-                    .is_ok()
-                {
-                    self.uploads.recycle(chunk);
-                }
-            }
-        }
-        let idle = std::mem::take(&mut self.idle_downloads);
-        let lost = self.taken_downloads as usize - idle.len();
-        arena.return_chunks(BufferUse::Download, idle, lost);
-        arena.lose_pages(self.pages);
-        if let (Some(last), Some(memory)) = (stuck, self.memory.take()) {
-            let mut zombies = lock(&gpu.zombies);
-            zombies.push(Zombie {
-                last,
-                since: Instant::now(),
-                _memory: memory,
-                _recording: self.recording.clone(),
-            });
-        }
-        self.memory = None;
-    }
-}
-
-impl Drop for Run<'_> {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Possibly in a panic already; a second one would abort the process.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.abandon()));
         }
     }
 }
