@@ -1,7 +1,19 @@
 // Writes each digit's entry to its place: the second half of the counting sort. An entry is the
-// index of the base, with the sign of the digit in bit 31.
+// index of the base among those of its list, with the sign of the digit in bit 31.
 #import launch
-struct Params { launch: Launch, n: u32, window_bits: u32, windows: u32, buckets: u32 }
+struct Params {
+  launch: Launch,
+  n: u32,
+  window_bits: u32,
+  windows: u32,
+  buckets: u32,
+  // Windows w, w + sets, w + 2·sets, … share buckets: each has a table of bases of its own.
+  sets: u32,
+  // Tables whose entries are sorted together.
+  together: u32,
+  // From one table to the next, in points.
+  stride: u32,
+}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> scalars: array<u32>;
 @group(0) @binding(2) var<storage, read_write> offsets: array<u32>;
@@ -19,8 +31,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let d = scalar_digit(i, w, params.window_bits, carry);
     carry = d.carry;
     if (d.magnitude != 0u) {
-      let offset = offsets[w * params.buckets + d.magnitude - 1u];
-      entries[offset + ranks[w * params.n + i]] = i | (u32(d.negative) << 31u);
+      let at = window_row(w) * params.buckets + d.magnitude - 1u;
+      let base = (w / params.sets) % params.together * params.stride + i;
+      entries[offsets[at] + ranks[w * params.n + i]] = base | (u32(d.negative) << 31u);
     }
   }
 }

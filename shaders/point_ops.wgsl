@@ -5,7 +5,7 @@ struct Params { launch: Launch, n: u32, run: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> bases: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> sums: array<vec4<u32>>;
-#import base_field
+#import base_field FORMS=lax
 #import buffer_${E} BUF=sums
 #import points
 #import buffer_points BUF=sums

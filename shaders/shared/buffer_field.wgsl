@@ -15,3 +15,10 @@ fn ${F}_store_${BUF}(i: u32, value: ${T}) {
   ${BUF}[k + ${k}u] = ${F}_pack${k}(canonical);
 #end
 }
+// Stores a value below 2p as it is.
+fn ${F}_store_lazy_${BUF}(i: u32, value: ${T}) {
+  let k = i * ${WORDS / 4}u;
+#for k in 0..WORDS / 4
+  ${BUF}[k + ${k}u] = ${F}_pack${k}(value);
+#end
+}

@@ -22,3 +22,9 @@ fn scalar_digit(i: u32, w: u32, c: u32, carry: u32) -> Digit {
   if (digit > (1u << (c - 1u))) { return Digit((1u << c) - digit, true, 1u); }
   return Digit(digit, false, 0u);
 }
+
+// The row of counts that window w goes to: its set of buckets within its list of tables.
+fn window_row(w: u32) -> u32 {
+  let list = w / params.sets / params.together;
+  return list * params.sets + w % params.sets;
+}
