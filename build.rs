@@ -283,7 +283,13 @@ fn translate(label: &str, module: &naga::Module, info: &ModuleInfo) {
         lang_version: (1, 3),
         ..Default::default()
     };
-    spv::write_vec(module, info, &options, None).unwrap_or_else(|e| panic!("{label}: SPIR-V: {e}"));
+    let words = spv::write_vec(module, info, &options, None)
+        .unwrap_or_else(|e| panic!("{label}: SPIR-V: {e}"));
+    // For vendors' compilers that run without wgpu.
+    if let Some(dir) = env::var_os("GROTH16_GPU_SPIRV_DIR") {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        fs::write(Path::new(&dir).join(format!("{label}.spv")), bytes).expect("SPIR-V written");
+    }
     let options = msl::Options {
         lang_version: (2, 4),
         fake_missing_bindings: true,
@@ -318,6 +324,7 @@ fn read_files(dir: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=GROTH16_GPU_SPIRV_DIR");
     println!("cargo::rerun-if-changed=src/shader_compose.rs");
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join("shaders");
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());

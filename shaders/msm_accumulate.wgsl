@@ -18,7 +18,7 @@ struct Params {
   target_: u32,
   runs: u32,
   min_run: u32,
-  // 1: every point is an entry, in order.
+  // 1: the bases are sums of pairs, interleaved, each an entry.
   direct: u32,
   // 1: buckets hold something already.
   seeded: u32,
@@ -36,6 +36,7 @@ struct Params {
 #import points
 #import buffer_points BUF=buckets
 #import buffer_points BUF=slots
+#import interleaved BLOCK=32
 #import bases
 #import sums
 
@@ -101,10 +102,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
       sum = start(bucket, begin, end, first, last, local);
       fresh = false;
     }
-    // Of a list of points of its own, every one is an entry.
-    var entry = i;
-    if (params.direct == 0u) { entry = entries[i]; }
-    let base = base_load(entry & 0x7fffffffu);
+    // Of sums of pairs every one is an entry.
+    var entry = 0u;
+    var at = interleaved(i, ${POINT_VEC4S}u);
+    if (params.direct == 0u) {
+      entry = entries[i];
+      at = (entry & 0x7fffffffu) * ${POINT_VEC4S}u;
+    }
+    let base = base_load(at, select(1u, BLOCK, params.direct == 1u));
     if (!base_is_infinity(base)) {
       var y = base_y(base);
       if ((entry >> 31u) != 0u) { y = ${E}_negate(y); }

@@ -19,7 +19,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   if (g >= params.launch.end_group || i >= params.n) { return; }
   var sum = sum_empty(local);
   for (var j = i * params.run; j < (i + 1u) * params.run; j++) {
-    let base = base_load(j);
+    let base = base_load(j * ${POINT_VEC4S}u, 1u);
     if (!base_is_infinity(base)) {
       sum = sum_add(sum, local, base_x(base), base_y(base));
     }

@@ -66,9 +66,10 @@ pub fn record_sort(
         g.sets,
         g.together,
         g.stride(),
+        g.n.div_ceil(GROUP_THREADS),
     ];
-    let groups = g.n.div_ceil(GROUP_THREADS);
-    let work_per_group = u64::from(GROUP_THREADS * g.windows);
+    let groups = g.windows * g.n.div_ceil(GROUP_THREADS);
+    let work_per_group = u64::from(GROUP_THREADS);
     rec.step("digits");
     rec.clear(rec.whole(offsets));
     rec.dispatch(Dispatch {

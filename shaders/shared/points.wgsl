@@ -28,11 +28,7 @@ fn point_add(p: Point, q: Point) -> Point {
   var v = x;  // PP
   var w = x;  // PPP
   var doubling = false;
-#if GROUP == g1
-  let steps = 13u + params.launch.zero;
-#else
   let steps = 15u + params.launch.zero;
-#end
   for (var step = 0u; step < steps; step++) {
     var a = t;
     var b = t;
@@ -80,7 +76,6 @@ fn point_add(p: Point, q: Point) -> Point {
         a = zz;
         b = v;
       }
-#if GROUP == g2
       case 13u: {
         a = y;
         b = w;
@@ -89,7 +84,6 @@ fn point_add(p: Point, q: Point) -> Point {
         a = u;
         b = x;
       }
-#end
       default: {
         a = zzz;
         b = w;
@@ -147,21 +141,16 @@ fn point_add(p: Point, q: Point) -> Point {
       case 11u: {
         zz = m;
       }
-#if GROUP == g2
       case 13u: {
         y = m;
       }
       case 14u: {
         y = ${E}_sub(m, y);
       }
-#end
       default: {
         zzz = m;
       }
     }
   }
-#if GROUP == g1
-  y = fq_dot(u, x, fq_negate_lax(y), w);
-#end
   return Point(${E}_settle(t), y, zz, zzz);
 }

@@ -62,11 +62,7 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
   var v = x;  // PP
   var w = x;  // PPP
   var doubling = false;
-#if GROUP == g1
-  let steps = 9u + params.launch.zero;
-#else
   let steps = 11u + params.launch.zero;
-#end
   for (var step = 0u; step < steps; step++) {
     var a = t;
     var b = t;
@@ -98,7 +94,6 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
         a = v;
         b = sum_z_load(0u, i);
       }
-#if GROUP == g2
       case 9u: {
         a = y;
         b = w;
@@ -107,7 +102,6 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
         a = u;
         b = x;
       }
-#end
       default: {
         a = w;
         b = sum_z_load(1u, i);
@@ -154,21 +148,16 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
       case 7u: {
         sum_z_store(0u, i, m);
       }
-#if GROUP == g2
       case 9u: {
         y = m;
       }
       case 10u: {
         y = ${E}_sub(m, y);
       }
-#end
       default: {
         sum_z_store(1u, i, m);
       }
     }
   }
-#if GROUP == g1
-  y = fq_dot(u, x, fq_negate_lax(y), w);
-#end
   return Sum(t, y, false);
 }

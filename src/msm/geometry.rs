@@ -229,8 +229,11 @@ impl Geometry {
     /// Threads of `msm_accumulate` for so many entries, which share them evenly.
     pub(super) fn runs(&self, group: Group, curve: CurveId, entries: u64) -> u32 {
         let slots_fit = self.max_binding / (2 * group.point_bytes(curve));
+        // Longer runs have fewer slots to merge, once there are enough to fill a device.
+        let enough = entries.div_ceil(2 * group.min_run()).max(1 << 16);
         entries
             .div_ceil(group.min_run())
+            .min(enough)
             .min(group.max_runs())
             .min(slots_fit) as u32
     }

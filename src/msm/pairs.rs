@@ -12,7 +12,9 @@ use crate::scan::record_scan;
 const MIN_PER_THREAD: u64 = 32;
 /// Threads at most: a few times what a large device holds at once. More, and their inversions cost
 /// too much.
-const MAX_THREADS: u64 = 1 << 17;
+const MAX_THREADS: u64 = 1 << 16;
+/// Points of a block of an interleaved list (`interleaved.wgsl`).
+const BLOCK: u64 = 32;
 /// What an inversion costs, in products.
 const INVERSION_PRODUCTS: u64 = 60;
 /// Pairs that a thread of `msm_pair_sources` looks up.
@@ -43,10 +45,10 @@ pub(super) fn shares(n: u64) -> (u32, u64) {
 /// `None` where pairs are not worth it.
 pub(super) fn sets_at_a_time(g: &Geometry, l: u32, group: Group, curve: CurveId) -> Option<u32> {
     let most = match group {
-        Group::G1 => 1u64 << 24,
-        Group::G2 => 1 << 23,
+        Group::G1 => 1u64 << 25,
+        Group::G2 => 1 << 24,
     };
-    let fits = g.max_binding / group.affine_bytes(curve);
+    let fits = (g.max_binding / group.affine_bytes(curve)).saturating_sub(BLOCK);
     let entries = u64::from(g.n) * u64::from(g.tables_of(l));
     let pairs = (entries + u64::from(g.buckets)) / 2;
     (g.pair_levels > 0 && fits >= pairs)
@@ -130,23 +132,24 @@ impl Pairs<'_> {
             1,
         );
         record_scan(self.rec, self.curve, pair_offsets.buffer, list.buckets + 1);
-        let sources = self.secret("pair sources", 4 * capacity);
+        let pairs = self.secret("pairs", 8 * capacity);
+        let direct = u32::from(list.entries.is_none());
+        let entries = list.entries.map_or(offsets, |e| self.rec.whole(e));
         self.dispatch(
             Kernel::MsmPairSources,
-            vec![offsets, pair_offsets, sources],
-            vec![list.first, list.buckets, SOURCE_RUN],
+            vec![offsets, pair_offsets, entries, pairs],
+            vec![list.first, list.buckets, SOURCE_RUN, direct],
             capacity.div_ceil(u64::from(SOURCE_RUN)) as u32,
             1,
         );
-        let prefixes = self.secret("denominators", capacity * affine / 2);
-        let sums = self.secret("pair sums", capacity * affine);
-        let direct = u32::from(list.entries.is_none());
-        let entries = list.entries.map_or(sources, |e| self.rec.whole(e));
+        let padded = capacity.next_multiple_of(BLOCK);
+        let prefixes = self.secret("denominators", padded * affine / 2);
+        let sums = self.secret("pair sums", padded * affine);
         let kernel = match self.group {
             Group::G1 => Kernel::MsmPairSumsG1,
             Group::G2 => Kernel::MsmPairSumsG2,
         };
-        let bindings = vec![list.points, entries, sources, pair_offsets, prefixes, sums];
+        let bindings = vec![list.points, pairs, pair_offsets, prefixes, sums];
         let params = vec![threads, list.buckets, direct];
         self.rec.step("pair sums");
         self.dispatch(
