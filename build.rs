@@ -99,7 +99,6 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
     set(format!("{prefix}W"), i64::from(bits).into());
     set(format!("{prefix}WORDS"), i64::from(words).into());
     set(format!("{prefix}MASK"), ((1i64 << bits) - 1).into());
-    set(format!("{prefix}EVERY"), (every.min(1000) as i64).into());
     set(format!("{prefix}UP"), i64::from(up).into());
     let rows = if form.rows_divisor == 1 {
         n
@@ -108,6 +107,16 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
         n / form.rows_divisor
     };
     set(format!("{prefix}ROWS"), i64::from(rows).into());
+    // Carries come after whole turns of a loop.
+    let whole_turns = |every: u64| {
+        let every = i64::try_from(every.min(1000)).unwrap();
+        if rows < n {
+            every - every % i64::from(rows)
+        } else {
+            every
+        }
+    };
+    set(format!("{prefix}EVERY"), whole_turns(every).into());
     set(format!("{lower}inv"), inv.into());
     set(format!("{lower}p"), limbs(p, bits, n).into());
     set(format!("{lower}two_p"), limbs(&(p * 2u32), bits, n).into());
@@ -121,14 +130,20 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
         assert!(ratio >= 80, "no room for lax sums");
         let lax = if ratio >= 160 { 6u32 } else { 4 };
         set("QLAX".into(), i64::from(lax).into());
-        set("QLAX_RATIO".into(), i64::from(if lax == 6 { 160 } else { 80 }).into());
+        set(
+            "QLAX_RATIO".into(),
+            i64::from(if lax == 6 { 160 } else { 80 }).into(),
+        );
         set("qlax_p".into(), limbs(&(p * lax), bits, n).into());
         set("qnegate_p".into(), limbs(&(p * (lax + 2)), bits, n).into());
         set("qfour_p".into(), limbs(&(p * 4u32), bits, n).into());
         // Three products a row and column.
-        let every = i64::from(((1u64 << (acc_bits - 2 * bits)) - 1) as u32 / 3);
-        set("QDOT_EVERY".into(), every.min(i64::from(rows)).into());
-        set("qcube".into(), limbs(&(&radix * &radix * &radix % p), bits, n).into());
+        let every = ((1u64 << (acc_bits - 2 * bits)) - 1) / 3;
+        set("QDOT_EVERY".into(), whole_turns(every).into());
+        set(
+            "qcube".into(),
+            limbs(&(&radix * &radix * &radix % p), bits, n).into(),
+        );
         let steps = (45_907 * u32::try_from(p.bits()).unwrap() + 30_179).div_ceil(19_929);
         set("QBATCHES".into(), i64::from(steps.div_ceil(bits)).into());
     }

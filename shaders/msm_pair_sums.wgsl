@@ -28,7 +28,7 @@ struct Params {
 #import buffer_${E} BUF=sums
 
 // Fewer pairs than this, and an inversion costs more than what it is shared by.
-const MIN_PAIRS: u32 = 32u;
+const MIN_PAIRS: u32 = 8u;
 const NONE: u32 = 0xffffffffu;
 const NEGATIVE: u32 = 0x80000000u;
 const SPECIAL: u32 = 0x40000000u;

@@ -150,7 +150,6 @@ pub fn record_sums(
             }
         };
         for (l, points) in (0..).zip(lists) {
-            
             let at_a_time = pairs::sets_at_a_time(&g, l, group, curve);
             let step = at_a_time.unwrap_or(g.sets);
             for first in (0..g.sets).step_by(step as usize) {

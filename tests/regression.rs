@@ -547,7 +547,12 @@ fn time_msm<C: GpuCurve>(d: &TestDevice, scalars: &[u8], bases: &[u8]) -> Result
         whole
     });
     let sorted = msm::record_sort(&mut rec, C::ID, s, geometry);
-    msm::record_sums(&mut rec, C::ID, Group::G1, &[(sorted, msm::Bases::AtRest(b))]);
+    msm::record_sums(
+        &mut rec,
+        C::ID,
+        Group::G1,
+        &[(sorted, msm::Bases::AtRest(b))],
+    );
     let mut best = Duration::MAX;
     // The first run compiles.
     for _ in 0..6 {

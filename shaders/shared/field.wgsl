@@ -83,26 +83,5 @@ fn ${F}_mul(a: ${T}, b: ${T}) -> ${T} {
   let b${j} = ${ACC}(b.l${j});
   var t${j} = ${ACC}(0);
 #end
-#if ROWS == N
-#for i in 0..N
-#import field_mul_row AI=a.l${i} ROW=i DOT=0
-#end
-#else
-  // ${ROWS} rows a turn; the bound is opaque, so that the loop stays a loop.
-#for j in 0..N
-  var a${j} = a.l${j};
-#end
-  for (var i = 0u; i < ${N / ROWS}u + params.launch.zero; i++) {
-#for k in 0..ROWS
-#import field_mul_row AI=a${k} ROW=k DOT=0
-#end
-#for j in 0..N - ROWS
-    a${j} = a${j + ROWS};
-#end
-  }
-#end
-#for j in 1..N
-  t${j} += t${j - 1} >> ${W}u;
-#end
-  return ${T}(#{j in 0..N;, ;u32(t${j}) & ${F}_MASK});
+#import field_mul_body DOT=0
 }

@@ -86,27 +86,5 @@ fn ${F}_dot(a: ${T}, b: ${T}, c: ${T}, d: ${T}) -> ${T} {
   let d${j} = ${ACC}(d.l${j});
   var t${j} = ${ACC}(0);
 #end
-#if ROWS == N
-#for i in 0..N
-#import field_mul_row AI=a.l${i} CI=c.l${i} ROW=i DOT=1 EVERY=DOT_EVERY
-#end
-#else
-#for j in 0..N
-  var a${j} = a.l${j};
-  var c${j} = c.l${j};
-#end
-  for (var i = 0u; i < ${N / ROWS}u + params.launch.zero; i++) {
-#for k in 0..ROWS
-#import field_mul_row AI=a${k} CI=c${k} ROW=k DOT=1 EVERY=DOT_EVERY
-#end
-#for j in 0..N - ROWS
-    a${j} = a${j + ROWS};
-    c${j} = c${j + ROWS};
-#end
-  }
-#end
-#for j in 1..N
-  t${j} += t${j - 1} >> ${W}u;
-#end
-  return ${T}(#{j in 0..N;, ;u32(t${j}) & ${F}_MASK});
+#import field_mul_body DOT=1 EVERY=DOT_EVERY
 }

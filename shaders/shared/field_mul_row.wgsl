@@ -12,12 +12,4 @@
     t${j - 1} = t${j} + ai * b${j}#{k in 0..DOT;; + ci * d${j}} + m * ${p[j]}${LIT};
 #end
     t${N - 1} = ${ACC}(0);
-#if EVERY < N
-#if ROW % EVERY == EVERY - 1
-#for j in 1..N
-    t${j} += t${j - 1} >> ${W}u;
-    t${j - 1} &= ${MASK}${LIT};
-#end
-#end
-#end
   }

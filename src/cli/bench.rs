@@ -1,8 +1,8 @@
 //! `bench`: measures primitives and proofs on one device. Every result is checked against an
 //! independent computation before its line is printed.
 
-use super::bench_msm;
 use super::args::{DeviceChoice, RawDevice};
+use super::bench_msm;
 use super::commands::{check_outputs, trace_files};
 use super::inputs::{Scalars, make_scalars, progression, raw_points};
 use super::proofs::{self, Proofs, RawProofs};

@@ -60,8 +60,9 @@ impl OnDevice {
         let fits = |len: usize| {
             let dense = (input.dense * len).div_ceil(n);
             let geometry = match (form.window, form.tables) {
-                (Some(c), tables) => Geometry::with_window(len, bits, c, max_binding)?
-                    .tabled(tables, affine),
+                (Some(c), tables) => {
+                    Geometry::with_window(len, bits, c, max_binding)?.tabled(tables, affine)
+                }
                 (None, 0 | 1) => Geometry::new(len, dense, bits, point, max_binding),
                 (None, tables) => Geometry::with_tables(len, bits, point, max_binding, tables),
             };
@@ -85,7 +86,12 @@ impl OnDevice {
         let geometry = fits(chunk).ok_or_else(none)?;
         let slices = |bytes: &Bytes, each: usize| -> Vec<(&'static str, Bytes)> {
             (0..n / chunk)
-                .map(|i| ("bench", bytes.slice(i * chunk * each..(i + 1) * chunk * each)))
+                .map(|i| {
+                    (
+                        "bench",
+                        bytes.slice(i * chunk * each..(i + 1) * chunk * each),
+                    )
+                })
                 .collect()
         };
         let scalars = gpu.upload_resident(&slices(input.scalars, 32), options)?;

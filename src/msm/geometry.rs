@@ -60,6 +60,8 @@ pub(super) const FULL_PRODUCTS: u64 = 14;
 const REDUCTION_PRODUCTS: u64 = 20;
 /// Most bits of a digit. Beyond, the buckets take more memory than most devices have.
 const MAX_WINDOW: u32 = 20;
+/// Most passes of pairs: the fourth gained nothing on any adapter measured.
+const MAX_PAIR_LEVELS: u32 = 3;
 /// Entries from which on pairs are summed first.
 const MIN_PAIR_ENTRIES: u64 = 1 << 14;
 
@@ -184,13 +186,17 @@ impl Geometry {
     }
 
     /// The same with pairs summed first, where `dense` scalars that are neither 0 nor 1 make that
-    /// worth it: down to about two points a bucket, where the odd one out of each begins to cost
-    /// what pairs save.
+    /// worth it: down to some two points a bucket, where the odd one out of each begins to cost
+    /// what pairs save, and no more than three times, where what is left costs less than a pass.
     pub fn with_pairs(self, dense: usize) -> Self {
         let per_bucket = dense as u64 * u64::from(self.together) / u64::from(self.buckets);
         let worth = dense as u64 * u64::from(self.windows) >= MIN_PAIR_ENTRIES && per_bucket >= 4;
         Self {
-            pair_levels: if worth { per_bucket.ilog2() - 1 } else { 0 },
+            pair_levels: if worth {
+                (per_bucket.ilog2() - 1).min(MAX_PAIR_LEVELS)
+            } else {
+                0
+            },
             ..self
         }
     }

@@ -9,7 +9,7 @@ use crate::kernels::Kernel;
 use crate::scan::record_scan;
 
 /// Elements of a thread at least: fewer, and its inversion costs too much.
-const MIN_PER_THREAD: u64 = 32;
+const MIN_PER_THREAD: u64 = 8;
 /// Threads at most: a few times what a large device holds at once. More, and their inversions cost
 /// too much.
 const MAX_THREADS: u64 = 1 << 16;

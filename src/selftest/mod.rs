@@ -119,10 +119,8 @@ const MSM_PAIRS_G2: &[Kernel] = msm_kernels!(
     MsmMergeG2,
     MsmReduceG2
 );
-const MSM_TABLES_G1: &[Kernel] =
-    msm_kernels!(MsmTableG1, MsmAccumulateG1, MsmMergeG1, MsmReduceG1);
-const MSM_TABLES_G2: &[Kernel] =
-    msm_kernels!(MsmTableG2, MsmAccumulateG2, MsmMergeG2, MsmReduceG2);
+const MSM_TABLES_G1: &[Kernel] = msm_kernels!(MsmTableG1, MsmAccumulateG1, MsmMergeG1, MsmReduceG1);
+const MSM_TABLES_G2: &[Kernel] = msm_kernels!(MsmTableG2, MsmAccumulateG2, MsmMergeG2, MsmReduceG2);
 
 /// The cases over one curve, simple ones first: where a kernel is broken, the first failure is
 /// nearest to the cause.

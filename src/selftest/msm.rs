@@ -5,7 +5,8 @@ use crate::curve::{G1, G1Affine, G2, G2Affine, GpuCurve};
 use crate::device::GpuDevice;
 use crate::device::recording::Recording;
 use crate::msm::{
-    Bases, Geometry, Group, finish_g1, finish_g2, record_sort, record_sums, record_tables, scalar_bits,
+    Bases, Geometry, Group, finish_g1, finish_g2, record_sort, record_sums, record_tables,
+    scalar_bits,
 };
 use crate::proving_key::{g1_to_raw, g2_to_raw};
 use ark_ec::{AffineRepr, CurveGroup, PrimeGroup, VariableBaseMSM};
