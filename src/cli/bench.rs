@@ -6,7 +6,7 @@ use super::commands::{check_outputs, trace_files};
 use super::inputs::{Scalars, make_scalars, progression, raw_points};
 use super::proofs::{self, Proofs, RawProofs};
 use super::throughput::{self, Throughput};
-use super::{Output, engine};
+use super::{Output, engine, tune};
 use ark_ec::PrimeGroup;
 use ark_ff::{BigInteger, Field, One, PrimeField, UniformRand, Zero};
 use clap::{Args, Subcommand};
@@ -55,6 +55,9 @@ pub struct Common {
     trace: Option<PathBuf>,
     #[command(flatten)]
     pub device: RawDevice,
+    /// Measure the device anew: word tier, accumulation method, digits; remembered for later runs
+    #[arg(long)]
+    retune: bool,
 }
 
 #[derive(Debug, Args)]
@@ -167,7 +170,10 @@ impl RawBench {
             curve: common.curve.parse()?,
             sizes,
             reps: reps.max(1),
-            device: common.device.resolve()?,
+            device: DeviceChoice {
+                retune: common.retune,
+                ..common.device.resolve()?
+            },
             trace: common.trace,
         })
     }
@@ -182,16 +188,30 @@ pub fn check_density(density: f64) -> Result<f64> {
 }
 
 /// Runs a bench and prints its lines.
-pub fn run(bench: &Bench, out: &Output) -> Result<()> {
+pub fn run(mut bench: Bench, out: &Output) -> Result<()> {
     if let Some(path) = &bench.trace {
         check_outputs(trace_files(path))?;
     }
     let trace = Trace::new();
     trace.name_thread("main");
+    let proof_log2 = match &bench.what {
+        What::Prove(_) | What::Throughput(_) => Some(*bench.sizes.end()),
+        _ => None,
+    };
+    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, out)?;
+    if out.json && bench.device.retune {
+        for mut line in tuned.json {
+            line["bench"] = json!("tuning");
+            out.result(&line, "")?;
+        }
+    } else {
+        tuned.note(out);
+    }
+    bench.device = tuned.choice;
     match &bench.what {
-        What::Prove(what) => proofs::run(bench, what, &trace, out)?,
-        What::Throughput(what) => throughput::run(bench, what, &trace, out)?,
-        what => run_sizes(bench, what, &trace, out)?,
+        What::Prove(what) => proofs::run(&bench, what, &trace, out)?,
+        What::Throughput(what) => throughput::run(&bench, what, &trace, out)?,
+        what => run_sizes(&bench, what, &trace, out)?,
     }
     bench.trace.iter().try_for_each(|path| trace.write(path))
 }
@@ -331,13 +351,14 @@ fn bench_msm<C: GpuCurve>(
         })?,
         Device::Gpu(gpu) => {
             let max_binding = gpu.limits().plan().largest();
+            let tuning = gpu.limits().msm.of(C::ID);
             let bits = msm::scalar_bits::<C>();
             let fits = |len: usize| {
                 let geometry = match window {
                     Some(c) => Geometry::with_window(len, bits, c, max_binding),
                     None => {
                         let dense = (dense * len).div_ceil(n);
-                        Geometry::new(len, dense, bits, group.point_bytes(C::ID), max_binding)
+                        tuning.geometry(len, dense, bits, group.point_bytes(C::ID), max_binding)
                     }
                 };
                 geometry.filter(|_| len as u64 * group.affine_bytes(C::ID) <= max_binding)
@@ -354,8 +375,7 @@ fn bench_msm<C: GpuCurve>(
                     pair_levels: levels.min(20),
                     ..geometry
                 },
-                None if gpu.limits().pair_sums => geometry.with_pairs(dense * chunk / n),
-                None => geometry,
+                None => tuning.passes(group, geometry, dense * chunk / n),
             };
             line["window"] = json!(geometry.window_bits);
             line["pair_levels"] = json!(geometry.pair_levels);

@@ -78,14 +78,13 @@ fn on_device<C: GpuCurve>(
     let n = scalars.len();
     let bits = scalar_bits::<C>();
     let max_binding = gpu.limits().plan().largest();
+    let tuning = gpu.limits().msm.of(C::ID);
     let geometry = match way.window {
         Some(c) => Geometry::with_window(n, bits, c, max_binding),
-        None => Geometry::new(n, n, bits, group.point_bytes(C::ID), max_binding),
+        None => tuning.geometry(n, n, bits, group.point_bytes(C::ID), max_binding),
     };
-    let mut geometry = geometry.ok_or_else(|| format!("{n} scalars fit no binding"))?;
-    if gpu.limits().pair_sums {
-        geometry = geometry.with_pairs(n);
-    }
+    let geometry = geometry.ok_or_else(|| format!("{n} scalars fit no binding"))?;
+    let mut geometry = tuning.passes(group, geometry, n);
     geometry.pair_levels = way.pair_levels.unwrap_or(geometry.pair_levels);
     let mut rec = Recording::new();
     let canonical = |x: &C::Fr| x.into_bigint().to_bytes_le();
