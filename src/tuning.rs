@@ -1,7 +1,7 @@
 //! Choices that no rule makes well for every adapter, made by measuring: the shaders' word tier,
 //! whether bucket sums go by pairs first, and how long digits are.
 //!
-//! [`probe()`] times short multi-scalar multiplications, each checked; [`file`] remembers what it
+//! [`probe()`] times short multi-scalar multiplications, each checked; [`mod@file`] remembers what it
 //! measured for this adapter, driver and version; [`choose`] decides, as a pure function over the
 //! measurements, whenever a device is opened. Every choice gives the same results, so that a record
 //! which is missing, or from somewhere else, costs time and nothing else.

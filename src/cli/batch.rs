@@ -46,7 +46,8 @@ pub fn prove_batch(args: &ProveBatch, out: &Output) -> Result<ExitCode> {
     if args.self_verify {
         key.verifying_key()?;
     }
-    let tuned = tune::tune(&args.device, key.curve, Some(log2_domain(&key)), out)?;
+    let proof_log2 = args.deadline.is_none().then(|| log2_domain(&key));
+    let tuned = tune::tune(&args.device, key.curve, proof_log2, out)?;
     tuned.note(out);
     let prover = engine::prover(&tuned.choice, &key, None)?;
     let mut options = engine::prove_options(&args.device, args.self_verify, args.deadline);

@@ -68,7 +68,9 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
     if args.self_verify {
         key.verifying_key()?;
     }
-    let tuned = tune::tune(&args.device, key.curve, Some(log2_domain(&key)), out)?;
+    // Nothing that was not asked for is done under a time limit.
+    let proof_log2 = args.deadline.is_none().then(|| log2_domain(&key));
+    let tuned = tune::tune(&args.device, key.curve, proof_log2, out)?;
     if !out.json {
         tuned.note(out);
     }

@@ -1,14 +1,14 @@
 //! The probe: short multi-scalar multiplications over one curve in every way there is to choose
 //! from, each compared with a computation in the field.
 
-use super::{Measurement, MsmTuning, Tuning, TuningRecord, TuningSource, choose, file};
+use super::{Measurement, MsmTuning, Tuning, TuningRecord, TuningSource, file};
 use crate::bytes::Bytes;
 use crate::curve::{CurveId, G1, G2, GpuCurve};
 use crate::device::recording::Recording;
-use crate::device::{DeviceInfo, DeviceOptions, GpuDevice, RunOptions};
+use crate::device::{DeviceInfo, DeviceOptions, GpuDevice, ResidentBuffer, RunOptions};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, WordTier};
-use crate::msm::{self, Geometry, Group};
+use crate::msm::{self, Geometry, Group, WindowSums};
 use crate::proving_key::{g1_to_raw, g2_to_raw};
 use crate::with_curve;
 use ark_ec::{CurveGroup, PrimeGroup};
@@ -30,8 +30,8 @@ const HARDWARE_LOG2: (u32, u32) = (14, 20);
 const SOFTWARE_LOG2: u32 = 12;
 /// A quarter of the scalars over G2, whose additions cost three times as much.
 const G2_FEWER_LOG2: u32 = 2;
-/// Most bits by which digits are tried longer or shorter.
-const MAX_SHIFT: i32 = 2;
+/// Bits by which digits are tried longer, over G1.
+const SHIFTS: [i32; 5] = [0, 1, -1, 2, -2];
 
 /// What a probe measured, and what follows.
 #[derive(Clone, Debug, Serialize)]
@@ -47,7 +47,8 @@ pub struct Probe {
     /// The measurements of both, for [`TuningSource::Records`].
     #[serde(skip)]
     pub record: TuningRecord,
-    /// Compiling kernels, in milliseconds, and everything.
+    /// Compiling kernels, as far as the driver does not put it off until they first run, and
+    /// everything, in milliseconds.
     pub compile_ms: f64,
     pub total_ms: f64,
     /// Where it was written; `None` without a cache folder, or if it can not be written.
@@ -60,8 +61,7 @@ fn name<S: serde::Serializer>(curve: &CurveId, s: S) -> Result<S::Ok, S::Error> 
 
 /// Measures an adapter over one curve, in every tier that it has or in the one that `options`
 /// force, and writes the result to the cache folder of `options`, where devices that are opened
-/// later find it. Takes a second or two on a card and some seconds on a software adapter, besides
-/// compiling the kernels of both accumulation methods. `progress` gets each measurement.
+/// later find it. Takes a few seconds, besides compiling the kernels of both accumulation methods. `progress` gets each measurement.
 ///
 /// A way that gives a wrong result, or fails, is in the result with the reason, and is not chosen.
 ///
@@ -170,6 +170,15 @@ impl<C: GpuCurve> Problem<C> {
         }
     }
 
+    /// Scalars and bases.
+    fn upload(&self, gpu: &GpuDevice) -> Result<Vec<ResidentBuffer>> {
+        let data = [
+            ("scalars", self.scalars.clone()),
+            ("bases", self.bases.clone()),
+        ];
+        gpu.upload_resident(&data, &RunOptions::default())
+    }
+
     fn is_sum(&self, group: Group, bytes: &[u8], geometry: &Geometry) -> Result<bool> {
         Ok(match group {
             Group::G1 => msm::finish_g1::<C>(bytes, geometry)? == G1::<C>::generator() * self.log,
@@ -179,7 +188,7 @@ impl<C: GpuCurve> Problem<C> {
 }
 
 /// One way to compute a sum in a tier.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Way {
     group: Group,
     pairs: bool,
@@ -262,12 +271,20 @@ impl<'a, C: GpuCurve> Prober<'a, C> {
             pairs: self.defaults.pairs_g1,
             window_shift: 0,
         };
+        let time = |log2| {
+            let problem = Problem::<C>::new(Group::G1, log2);
+            let resident = problem.upload(gpu)?;
+            let Some(sum) = Sum::prepare::<C>(gpu, &problem, way, &resident) else {
+                return Ok(None);
+            };
+            sum.run(gpu, &problem)?;
+            sum.run(gpu, &problem).map(Some)
+        };
         let (first, last) = HARDWARE_LOG2;
         let mut log2 = first;
         while log2 < last {
-            let next = log2 + 2;
-            match time::<C>(gpu, &Problem::new(Group::G1, log2), way, 1) {
-                Ok(Some((ms, _))) if ms < ENOUGH_MS => log2 = next,
+            match time(log2) {
+                Ok(Some(ms)) if ms < ENOUGH_MS => log2 += 2,
                 Ok(None) | Err(Error::OutOfMemory { .. }) => return (log2 - 2).max(first),
                 // What is wrong shows when it is measured.
                 _ => break,
@@ -279,150 +296,194 @@ impl<'a, C: GpuCurve> Prober<'a, C> {
     fn run(mut self, progress: &mut dyn FnMut(&Measurement)) -> Result<(Vec<Measurement>, f64)> {
         let mut all = Vec::new();
         for tier in self.tiers.clone() {
-            for group in [Group::G1, Group::G2] {
+            for (group, shifts) in [(Group::G1, &SHIFTS[..]), (Group::G2, &[0])] {
                 let default = self.defaults.pairs(group);
-                for pairs in [default, !default] {
-                    let way = Way {
+                let ways = [default, !default].into_iter().flat_map(|pairs| {
+                    shifts.iter().map(move |&window_shift| Way {
                         group,
                         pairs,
-                        window_shift: 0,
-                    };
-                    self.measure(tier, way, &mut all, progress)?;
-                }
-            }
-            let so_far = choose(&all, &self.info.tiers, self.defaults);
-            let pairs = so_far.msm(tier).of(C::ID).pairs_g1;
-            let estimated = all.iter().find(|m| {
-                (m.tier, m.group, m.pairs, m.window_shift) == (tier, Group::G1, pairs, 0)
-            });
-            let Some(&Ok(estimated)) = estimated.map(|m| &m.outcome) else {
-                continue;
-            };
-            for direction in [1, -1] {
-                let mut best = estimated;
-                for bits in 1..=MAX_SHIFT {
-                    let way = Way {
-                        group: Group::G1,
-                        pairs,
-                        window_shift: direction * bits,
-                    };
-                    match self.measure(tier, way, &mut all, progress)? {
-                        Some(ms) if ms < best => best = ms,
-                        _ => break,
-                    }
-                }
+                        window_shift,
+                    })
+                });
+                let new = self.measure(tier, group, ways.collect())?;
+                new.iter().for_each(&mut *progress);
+                all.extend(new);
             }
         }
         Ok((all, self.compile_ms))
     }
 
-    /// Measures a way; its time, if it works. Nothing is added if it does not fit, or is none of
-    /// its own.
+    /// Measures ways of summing over one group. What does not fit, or is no way of its own, is left
+    /// out.
     fn measure(
         &mut self,
         tier: WordTier,
-        way: Way,
-        all: &mut Vec<Measurement>,
-        progress: &mut dyn FnMut(&Measurement),
-    ) -> Result<Option<f64>> {
-        let gpu = self.open(tier)?;
-        let problem = self.problems.iter().find(|(group, _)| *group == way.group);
-        let (_, problem) = problem.expect("one for each group");
-        let runs = if self.info.software { 3 } else { 5 };
-        let (outcome, window_bits) = match time::<C>(&gpu, problem, way, runs) {
-            Ok(Some((ms, window_bits))) => (Ok(ms), window_bits),
-            Ok(None) | Err(Error::OutOfMemory { .. }) => return Ok(None),
-            Err(error) => {
-                if gpu.check_health().is_err() {
-                    self.gpu = None;
-                }
+        group: Group,
+        mut ways: Vec<Way>,
+    ) -> Result<Vec<Measurement>> {
+        let mut failed = Vec::new();
+        loop {
+            let gpu = self.open(tier)?;
+            let (_, problem) = self
+                .problems
+                .iter()
+                .find(|(g, _)| *g == group)
+                .expect("both");
+            let runs = if self.info.software { 3 } else { 5 };
+            let measured = rounds(&gpu, problem, &ways, runs);
+            let measurement = |way: Way, window_bits, outcome| Measurement {
+                curve: C::ID,
+                tier,
+                group,
+                log2: problem.log2,
+                pairs: way.pairs,
+                window_shift: way.window_shift,
+                window_bits,
+                outcome,
+            };
+            let (times, broken) = match measured {
+                Ok(measured) => measured,
+                // Nothing of it fits.
+                Err(Error::OutOfMemory { .. }) => return Ok(failed),
+                Err(error) => return Err(error),
+            };
+            for (way, window_bits, error) in broken {
                 log::warn!("{}, tier {}: {error}", self.info, tier.name());
-                (Err(error.to_string()), 0)
+                failed.push(measurement(way, window_bits, Err(error.to_string())));
+                ways.retain(|w| *w != way);
             }
-        };
-        let measurement = Measurement {
-            curve: C::ID,
-            tier,
-            group: way.group,
-            log2: problem.log2,
-            pairs: way.pairs,
-            window_shift: way.window_shift,
-            window_bits,
-            outcome,
-        };
-        progress(&measurement);
-        let ms = measurement.outcome.as_ref().ok().copied();
-        all.push(measurement);
-        Ok(ms)
+            if gpu.check_health().is_ok() {
+                let times = times.into_iter();
+                let times = times.map(|(way, bits, ms)| measurement(way, bits, Ok(ms)));
+                return Ok(times.chain(failed).collect());
+            }
+            // The others again, on the device opened anew. With each loss there are fewer.
+            self.gpu = None;
+        }
     }
 }
 
-/// Least time of `runs` runs after one that does not count, in milliseconds from the call to the
-/// window sums on the host, and the bits of a digit. Bases and scalars are on the device before.
-/// `None` if this way is none of its own, because the digits can not be so long or there is nothing
-/// for pairs to do, or if the sum does not fit one binding.
+/// The ways that work with their digits and least times in milliseconds, and those that do not,
+/// with why.
+type Rounds = (Vec<(Way, u32, f64)>, Vec<(Way, u32, Error)>);
+
+/// Times each way once a round, so that what else the machine does meanwhile meets all of them
+/// alike; the first round compiles, and does not count. Ends early if the device is lost.
 ///
 /// # Errors
-/// `DeviceFault` if a sum is wrong; those of [`GpuDevice::run`].
-fn time<C: GpuCurve>(
+/// Those of [`GpuDevice::upload_resident`].
+fn rounds<C: GpuCurve>(
     gpu: &GpuDevice,
     problem: &Problem<C>,
-    way: Way,
+    ways: &[Way],
     runs: usize,
-) -> Result<Option<(f64, u32)>> {
-    let Way { group, pairs, .. } = way;
-    let n = 1usize << problem.log2;
-    let max_binding = gpu.limits().plan().largest();
-    let geometry = |window_shift| {
-        let tuning = MsmTuning {
-            pairs_g1: pairs,
-            pairs_g2: pairs,
-            window_shift,
+) -> Result<Rounds> {
+    let resident = problem.upload(gpu)?;
+    let prepared = ways
+        .iter()
+        .filter_map(|way| Sum::prepare(gpu, problem, *way, &resident));
+    let mut sums: Vec<(Sum, f64)> = prepared.map(|sum| (sum, f64::INFINITY)).collect();
+    let mut broken = Vec::new();
+    for round in 0..=runs {
+        let mut at = 0;
+        while let Some((sum, least)) = sums.get_mut(at) {
+            match sum.run(gpu, problem) {
+                Ok(ms) => {
+                    if round > 0 {
+                        *least = least.min(ms);
+                    }
+                    at += 1;
+                }
+                Err(error) => {
+                    let (sum, _) = sums.remove(at);
+                    if !matches!(error, Error::OutOfMemory { .. }) {
+                        broken.push((sum.way, sum.geometry.window_bits, error));
+                    }
+                    if gpu.check_health().is_err() {
+                        return Ok((Vec::new(), broken));
+                    }
+                }
+            }
+        }
+    }
+    let times = sums.into_iter();
+    let times = times.map(|(sum, ms)| (sum.way, sum.geometry.window_bits, ms));
+    Ok((times.collect(), broken))
+}
+
+/// A sum in one way, ready to be run.
+struct Sum {
+    way: Way,
+    geometry: Geometry,
+    recording: Recording,
+    sums: WindowSums,
+}
+
+impl Sum {
+    /// `None` if this way is none of its own, because the digits can not be so long or there is
+    /// nothing for pairs to do, or if the sum does not fit one binding.
+    fn prepare<C: GpuCurve>(
+        gpu: &GpuDevice,
+        problem: &Problem<C>,
+        way: Way,
+        resident: &[ResidentBuffer],
+    ) -> Option<Self> {
+        let Way { group, pairs, .. } = way;
+        let n = 1usize << problem.log2;
+        let max_binding = gpu.limits().plan().largest();
+        let geometry = |window_shift| {
+            let tuning = MsmTuning {
+                pairs_g1: pairs,
+                pairs_g2: pairs,
+                window_shift,
+            };
+            let (bits, point) = (msm::scalar_bits::<C>(), group.point_bytes(C::ID));
+            let geometry = tuning.geometry(n, n, bits, point, max_binding)?;
+            Some(tuning.passes(group, geometry, n))
         };
-        let (bits, point) = (msm::scalar_bits::<C>(), group.point_bytes(C::ID));
-        let geometry = tuning.geometry(n, n, bits, point, max_binding)?;
-        Some(tuning.passes(group, geometry, n))
-    };
-    let (Some(plain), Some(geometry)) = (geometry(0), geometry(way.window_shift)) else {
-        return Ok(None);
-    };
-    let shifted = plain.window_bits as i32 + way.window_shift == geometry.window_bits as i32;
-    if !shifted || (pairs && geometry.pair_levels == 0) || problem.bases.len() as u64 > max_binding
-    {
-        return Ok(None);
+        let (plain, geometry) = (geometry(0)?, geometry(way.window_shift)?);
+        let shifted = plain.window_bits as i32 + way.window_shift == geometry.window_bits as i32;
+        if !shifted || (pairs && geometry.pair_levels == 0) {
+            return None;
+        }
+        let mut recording = Recording::new();
+        let [scalars, bases] = [0, 1].map(|i| {
+            let id = recording.resident("probe", &resident[i]);
+            recording.whole(id)
+        });
+        if bases.size > max_binding {
+            return None;
+        }
+        let sorted = msm::record_sort(&mut recording, C::ID, scalars, geometry);
+        let sums = msm::record_sums(&mut recording, C::ID, group, &sorted, bases);
+        Some(Self {
+            way,
+            geometry,
+            recording,
+            sums,
+        })
     }
-    let options = RunOptions::default();
-    let data = [
-        ("scalars", problem.scalars.clone()),
-        ("bases", problem.bases.clone()),
-    ];
-    let resident = gpu.upload_resident(&data, &options)?;
-    let mut rec = Recording::new();
-    let scalars = rec.resident("scalars", &resident[0]);
-    let bases = rec.resident("bases", &resident[1]);
-    let (scalars, bases) = (rec.whole(scalars), rec.whole(bases));
-    let sorted = msm::record_sort(&mut rec, C::ID, scalars, geometry);
-    let sums = msm::record_sums(&mut rec, C::ID, group, &sorted, bases);
-    let mut least = f64::INFINITY;
-    for run in 0..=runs {
+
+    /// Milliseconds from the call to the window sums on the host.
+    ///
+    /// # Errors
+    /// `DeviceFault` if the sum is wrong; those of [`GpuDevice::run`].
+    fn run<C: GpuCurve>(&self, gpu: &GpuDevice, problem: &Problem<C>) -> Result<f64> {
         let start = Instant::now();
-        let output = gpu.run(&rec, &options)?;
+        let output = gpu.run(&self.recording, &RunOptions::default())?;
         let ms = milliseconds(start);
-        let bytes = &output.downloads[sums.download.0 as usize];
-        if !problem.is_sum(group, bytes, &sums.geometry)? {
-            return Err(Error::DeviceFault {
-                device: gpu.info().to_string(),
-                message: format!(
-                    "wrong sum of 2^{} points, pairs first: {pairs}, digits of {} bits",
-                    problem.log2, geometry.window_bits
-                ),
-            });
+        let bytes = &output.downloads[self.sums.download.0 as usize];
+        if problem.is_sum(self.way.group, bytes, &self.sums.geometry)? {
+            return Ok(ms);
         }
-        if run > 0 {
-            least = least.min(ms);
-        }
+        let (log2, pairs, bits) = (problem.log2, self.way.pairs, self.geometry.window_bits);
+        Err(Error::DeviceFault {
+            device: gpu.info().to_string(),
+            message: format!(
+                "wrong sum of 2^{log2} points, pairs first: {pairs}, {bits} bits a digit"
+            ),
+        })
     }
-    Ok(Some((least, geometry.window_bits)))
 }
 
 fn milliseconds(since: Instant) -> f64 {
