@@ -113,6 +113,25 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
     set(format!("{lower}two_p"), limbs(&(p * 2u32), bits, n).into());
     set(format!("{lower}up_p"), limbs(&(p << up), bits, n).into());
     set(format!("{lower}one"), limbs(&(&radix % p), bits, n).into());
+    // Sums that are not brought back below 2p: how many times p a difference adds. The bounds that
+    // `field_lax.wgsl` and the point formulas rely on hold with 6 from R > 160·p on, and with 4
+    // from R > 80·p on.
+    let ratio = u32::try_from(&radix / p).unwrap_or(u32::MAX);
+    if prefix == "Q" {
+        assert!(ratio >= 80, "no room for lax sums");
+        let lax = if ratio >= 160 { 6u32 } else { 4 };
+        set("QLAX".into(), i64::from(lax).into());
+        set("QLAX_RATIO".into(), i64::from(if lax == 6 { 160 } else { 80 }).into());
+        set("qlax_p".into(), limbs(&(p * lax), bits, n).into());
+        set("qnegate_p".into(), limbs(&(p * (lax + 2)), bits, n).into());
+        set("qfour_p".into(), limbs(&(p * 4u32), bits, n).into());
+        // Three products a row and column.
+        let every = i64::from(((1u64 << (acc_bits - 2 * bits)) - 1) as u32 / 3);
+        set("QDOT_EVERY".into(), every.min(i64::from(rows)).into());
+        set("qcube".into(), limbs(&(&radix * &radix * &radix % p), bits, n).into());
+        let steps = (45_907 * u32::try_from(p.bits()).unwrap() + 30_179).div_ceil(19_929);
+        set("QBATCHES".into(), i64::from(steps.div_ceil(bits)).into());
+    }
     let rest = (BigUint::one() << (32 * words)) % p;
     set(format!("{lower}rest"), limbs(&rest, bits, n).into());
 }
@@ -165,6 +184,14 @@ fn build(kernel: &Kernel, curve: usize, tier: &str, files: &BTreeMap<String, Str
     vars.insert(
         "ACC".into(),
         if tier == "u64" { "u64" } else { "u32" }.into(),
+    );
+    vars.insert(
+        "SIGNED".into(),
+        if tier == "u64" { "i64" } else { "i32" }.into(),
+    );
+    vars.insert(
+        "SIGNED_LIT".into(),
+        if tier == "u64" { "li" } else { "i" }.into(),
     );
     vars.insert("LIT".into(), if tier == "u64" { "lu" } else { "u" }.into());
     field_vars(&mut vars, "Q", &parse(fq), tier);
@@ -256,7 +283,13 @@ fn translate(label: &str, module: &naga::Module, info: &ModuleInfo) {
         lang_version: (1, 3),
         ..Default::default()
     };
-    spv::write_vec(module, info, &options, None).unwrap_or_else(|e| panic!("{label}: SPIR-V: {e}"));
+    let words = spv::write_vec(module, info, &options, None)
+        .unwrap_or_else(|e| panic!("{label}: SPIR-V: {e}"));
+    // For vendors' compilers that run without wgpu.
+    if let Some(dir) = env::var_os("GROTH16_GPU_SPIRV_DIR") {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        fs::write(Path::new(&dir).join(format!("{label}.spv")), bytes).expect("SPIR-V written");
+    }
     let options = msl::Options {
         lang_version: (2, 4),
         fake_missing_bindings: true,
@@ -291,6 +324,7 @@ fn read_files(dir: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=GROTH16_GPU_SPIRV_DIR");
     println!("cargo::rerun-if-changed=src/shader_compose.rs");
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join("shaders");
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());

@@ -103,7 +103,8 @@ impl OnDevice {
             rec.whole(id)
         });
         let sorted = msm::record_sort(&mut rec, C::ID, scalars, geometry);
-        let sums = msm::record_sums(&mut rec, C::ID, ops.group, &sorted, bases);
+        let parts = [(sorted, msm::Bases::AtRest(bases))];
+        let sums = msm::record_sums(&mut rec, C::ID, ops.group, &parts);
         Self {
             recording: rec,
             sums,

@@ -9,7 +9,7 @@ struct Params { launch: Launch, n: u32, op: u32 }
 @group(0) @binding(2) var<storage, read_write> rhs: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> result: array<vec4<u32>>;
 #if FIELD == fq
-#import base_field GROUP=g1
+#import base_field GROUP=g1 FORMS=strict
 #else
 #import scalar_field
 #end

@@ -9,7 +9,7 @@ struct Params { launch: Launch, slots: u32, threads: u32, run: u32 }
 @group(0) @binding(3) var<storage, read_write> buckets: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> out_keys: array<u32>;
 @group(0) @binding(5) var<storage, read_write> out_slots: array<vec4<u32>>;
-#import base_field
+#import base_field FORMS=lax
 #import buffer_${E} BUF=in_slots
 #import buffer_${E} BUF=buckets
 #import buffer_${E} BUF=out_slots

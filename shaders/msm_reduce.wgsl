@@ -11,7 +11,7 @@ struct Params { launch: Launch, windows: u32, log_nodes: u32, level: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> nodes_in: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> nodes_out: array<vec4<u32>>;
-#import base_field
+#import base_field FORMS=lax
 #import buffer_${E} BUF=nodes_in
 #import buffer_${E} BUF=nodes_out
 #import points

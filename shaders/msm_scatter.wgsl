@@ -1,7 +1,21 @@
 // Writes each digit's entry to its place: the second half of the counting sort. An entry is the
-// index of the base, with the sign of the digit in bit 31.
+// index of the base among those of its list, with the sign of the digit in bit 31.
 #import launch
-struct Params { launch: Launch, n: u32, window_bits: u32, windows: u32, buckets: u32 }
+struct Params {
+  launch: Launch,
+  n: u32,
+  window_bits: u32,
+  windows: u32,
+  buckets: u32,
+  // Windows w, w + sets, w + 2·sets, … share buckets: each has a table of bases of its own.
+  sets: u32,
+  // Tables whose entries are sorted together.
+  together: u32,
+  // From one table to the next, in points.
+  stride: u32,
+  // Workgroups of one window.
+  groups: u32,
+}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> scalars: array<u32>;
 @group(0) @binding(2) var<storage, read_write> offsets: array<u32>;
@@ -12,15 +26,13 @@ struct Params { launch: Launch, n: u32, window_bits: u32, windows: u32, buckets:
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let g = launch_group(group, groups);
-  let i = g * 64u + local;
+  let w = window_of(g);
+  let i = scalar_of(g, local);
   if (g >= params.launch.end_group || i >= params.n) { return; }
-  var carry = 0u;
-  for (var w = 0u; w < params.windows; w++) {
-    let d = scalar_digit(i, w, params.window_bits, carry);
-    carry = d.carry;
-    if (d.magnitude != 0u) {
-      let offset = offsets[w * params.buckets + d.magnitude - 1u];
-      entries[offset + ranks[w * params.n + i]] = i | (u32(d.negative) << 31u);
-    }
+  let d = scalar_digit(i, w, params.window_bits);
+  if (d.magnitude != 0u) {
+    let at = window_row(w) * params.buckets + d.magnitude - 1u;
+    let base = (w / params.sets) % params.together * params.stride + i;
+    entries[offsets[at] + ranks[w * params.n + i]] = base | (u32(d.negative) << 31u);
   }
 }

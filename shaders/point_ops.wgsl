@@ -5,7 +5,7 @@ struct Params { launch: Launch, n: u32, run: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> bases: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> sums: array<vec4<u32>>;
-#import base_field
+#import base_field FORMS=lax
 #import buffer_${E} BUF=sums
 #import points
 #import buffer_points BUF=sums
@@ -19,7 +19,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   if (g >= params.launch.end_group || i >= params.n) { return; }
   var sum = sum_empty(local);
   for (var j = i * params.run; j < (i + 1u) * params.run; j++) {
-    let base = base_load(j);
+    let base = base_load(j * ${POINT_VEC4S}u, 1u);
     if (!base_is_infinity(base)) {
       sum = sum_add(sum, local, base_x(base), base_y(base));
     }

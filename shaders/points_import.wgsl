@@ -4,7 +4,7 @@ struct Params { launch: Launch, n: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> source: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> target_: array<vec4<u32>>;
-#import base_field GROUP=g1
+#import base_field GROUP=g1 FORMS=strict
 #import buffer_fq BUF=source
 #import buffer_fq BUF=target_
 

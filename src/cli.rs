@@ -4,6 +4,7 @@
 mod args;
 mod batch;
 mod bench;
+mod bench_msm;
 mod commands;
 mod engine;
 mod example;

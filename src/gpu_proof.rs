@@ -241,7 +241,8 @@ impl QueryRecorder<'_, '_> {
                 let bases = self
                     .parts
                     .range(rec, part, first..first + len as u64 * bytes);
-                sums.push(msm::record_sums(rec, C::ID, name.group(), &sorted, bases));
+                let parts = [(sorted, msm::Bases::AtRest(bases))];
+                sums.push(msm::record_sums(rec, C::ID, name.group(), &parts));
             }
             at += len;
         }

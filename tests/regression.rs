@@ -374,19 +374,17 @@ fn p53_broken_kernels(d: &TestDevice) -> Outcome {
             k,
             Kernel::FieldOpsFq | Kernel::FieldOpsFr | Kernel::PointOpsG1 | Kernel::PointOpsG2
         );
-        let of_pairs = matches!(
+        let of_large = matches!(
             k,
             Kernel::MsmPairCounts
                 | Kernel::MsmPairSources
-                | Kernel::MsmPairUpG1
-                | Kernel::MsmPairUpG2
-                | Kernel::BatchInvertG1
-                | Kernel::BatchInvertG2
-                | Kernel::MsmPairDownG1
-                | Kernel::MsmPairDownG2
+                | Kernel::MsmPairSumsG1
+                | Kernel::MsmPairSumsG2
+                | Kernel::MsmTableG1
+                | Kernel::MsmTableG2
         );
-        // Of small proofs not every sum goes by pairs.
-        !for_tests && !of_pairs
+        // Small proofs have few pairs and no tables.
+        !for_tests && !of_large
     };
     let without_field = [
         Kernel::ScanBlock,
@@ -541,7 +539,12 @@ fn time_msm<C: GpuCurve>(d: &TestDevice, scalars: &[u8], bases: &[u8]) -> Result
         whole
     });
     let sorted = msm::record_sort(&mut rec, C::ID, s, geometry);
-    msm::record_sums(&mut rec, C::ID, Group::G1, &sorted, b);
+    msm::record_sums(
+        &mut rec,
+        C::ID,
+        Group::G1,
+        &[(sorted, msm::Bases::AtRest(b))],
+    );
     let mut best = Duration::MAX;
     // The first run compiles.
     for _ in 0..6 {

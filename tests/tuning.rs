@@ -148,7 +148,7 @@ fn wrong_results(device: &DeviceInfo) -> Outcome {
         .count();
     ensure!(count == 0, "written");
 
-    *BREAK.lock().unwrap() = Some(Kernel::MsmPairDownG1);
+    *BREAK.lock().unwrap() = Some(Kernel::MsmPairSumsG1);
     let mut told = 0;
     let made = probe(device, &options, CurveId::Bn254, &mut |_| told += 1)?;
     ensure!(told == made.measured.len(), "{told} calls");

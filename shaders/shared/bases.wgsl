@@ -1,9 +1,9 @@
-// Affine points in working form in the buffer bases: (x, y), infinity as all zeros.
+// Affine points in working form in the buffer bases: (x, y), infinity as all zeros. Their
+// ${POINT_VEC4S} vec4s are `step` apart.
 struct Base { #{j in 0..POINT_VEC4S;, ;w${j}: vec4<u32>} }
 
-fn base_load(i: u32) -> Base {
-  let k = i * ${POINT_VEC4S}u;
-  return Base(#{j in 0..POINT_VEC4S;, ;bases[k + ${j}u]});
+fn base_load(at: u32, step: u32) -> Base {
+  return Base(#{j in 0..POINT_VEC4S;, ;bases[at + ${j}u * step]});
 }
 fn base_is_infinity(b: Base) -> bool {
   let any = #{j in 0..POINT_VEC4S; | ;b.w${j}};

@@ -15,3 +15,19 @@ fn ${F}_store_${BUF}(i: u32, value: ${T}) {
   ${BUF}[k + ${k}u] = ${F}_pack${k}(canonical);
 #end
 }
+// Stores a value below 2p as it is.
+fn ${F}_store_lazy_${BUF}(i: u32, value: ${T}) {
+  let k = i * ${WORDS / 4}u;
+#for k in 0..WORDS / 4
+  ${BUF}[k + ${k}u] = ${F}_pack${k}(value);
+#end
+}
+// A value whose vec4s are `step` apart, from vec4 `at` on.
+fn ${F}_load_from_${BUF}(at: u32, step: u32) -> ${T} {
+  return ${F}_unpack(#{k in 0..WORDS / 4;, ;${BUF}[at + ${k}u * step]});
+}
+fn ${F}_store_lazy_to_${BUF}(at: u32, step: u32, value: ${T}) {
+#for k in 0..WORDS / 4
+  ${BUF}[at + ${k}u * step] = ${F}_pack${k}(value);
+#end
+}

@@ -52,18 +52,6 @@ fn ${F}_add_back(a: ${T}, mask: u32) -> ${T} {
   return ${T}(#{i in 0..N;, ;s${i} & ${F}_MASK});
 }
 
-// 2^${UP_SHIFT}·p − a, for a value loaded "up" (below 2^${UP_SHIFT}·p): the negative, usable as a was.
-fn ${F}_negate_up(a: ${T}) -> ${T} {
-#for i in 0..N
-#if i == 0
-  let d0 = ${up_p[0]} - i32(a.l0);
-#else
-  let d${i} = ${up_p[i]} - i32(a.l${i}) + (d${i - 1} >> ${W}u);
-#end
-#end
-  return ${T}(#{i in 0..N;, ;u32(d${i}) & ${F}_MASK});
-}
-
 fn ${F}_double(a: ${T}) -> ${T} { return ${F}_add(a, a); }
 
 // The representative below p of a value below 2p.
@@ -97,7 +85,7 @@ fn ${F}_mul(a: ${T}, b: ${T}) -> ${T} {
 #end
 #if ROWS == N
 #for i in 0..N
-#import field_mul_row AI=a.l${i} ROW=i
+#import field_mul_row AI=a.l${i} ROW=i DOT=0
 #end
 #else
   // ${ROWS} rows a turn; the bound is opaque, so that the loop stays a loop.
@@ -106,7 +94,7 @@ fn ${F}_mul(a: ${T}, b: ${T}) -> ${T} {
 #end
   for (var i = 0u; i < ${N / ROWS}u + params.launch.zero; i++) {
 #for k in 0..ROWS
-#import field_mul_row AI=a${k} ROW=k
+#import field_mul_row AI=a${k} ROW=k DOT=0
 #end
 #for j in 0..N - ROWS
     a${j} = a${j + ROWS};

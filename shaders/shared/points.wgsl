@@ -19,23 +19,23 @@ fn point_is_infinity(p: Point) -> bool { return ${E}_is_zero(p.zz); }
 fn point_add(p: Point, q: Point) -> Point {
   if (point_is_infinity(p)) { return q; }
   if (point_is_infinity(q)) { return p; }
-  let qx = q.x;
-  let qy = q.y;
-  var x = p.x;  // U1, then Q
+  var x = p.x;  // U1, then Q, then Q − X'
   var y = p.y;  // S1
   var zz = p.zz;
   var zzz = p.zzz;
-  var t = qx;  // U2, P, then the sum's X
-  var u = qy;  // S2, then R
+  var t = q.x;  // U2, P, then the sum's X
+  var u = q.y;  // S2, then R
   var v = x;  // PP
   var w = x;  // PPP
   var doubling = false;
   let steps = 15u + params.launch.zero;
   for (var step = 0u; step < steps; step++) {
     var a = t;
-    var b = zz;
+    var b = t;
     switch step {
-      case 0u: {}
+      case 0u: {
+        b = zz;
+      }
       case 1u: {
         a = u;
         b = zzz;
@@ -49,18 +49,17 @@ fn point_add(p: Point, q: Point) -> Point {
         b = q.zzz;
       }
       case 4u: {
-        a = q.zz;
+        a = zz;
+        b = q.zz;
       }
       case 5u: {
-        a = q.zzz;
-        b = zzz;
+        a = zzz;
+        b = q.zzz;
       }
-      case 6u: {
+      case 6u: {}
+      case 7u: {
         a = x;
         b = x;
-      }
-      case 7u: {
-        b = t;
       }
       case 8u: {
         b = v;
@@ -74,19 +73,20 @@ fn point_add(p: Point, q: Point) -> Point {
         b = u;
       }
       case 11u: {
+        a = zz;
+        b = v;
+      }
+      case 13u: {
         a = y;
         b = w;
       }
-      case 12u: {
+      case 14u: {
         a = u;
         b = x;
       }
-      case 13u: {
-        a = v;
-      }
       default: {
-        a = w;
-        b = zzz;
+        a = zzz;
+        b = w;
       }
     }
     let m = ${E}_mul(a, b);
@@ -108,22 +108,23 @@ fn point_add(p: Point, q: Point) -> Point {
       }
       case 5u: {
         zzz = m;
-        t = ${E}_sub(t, x);
-        u = ${E}_sub(u, y);
-        doubling = ${E}_is_zero(t);
-        if (doubling) {
-          if (!${E}_is_zero(u)) { return point_infinity(); }
-          t = ${E}_double(y);
-          step = 5u;
-        } else {
-          step = 6u;
-        }
+        t = ${E}_sub_lax(t, x);
+        u = ${E}_sub_lax(u, y);
       }
       case 6u: {
-        u = ${E}_add(${E}_double(m), m);
+        v = m;
+        if (${E}_is_zero(m) && !doubling) {
+          // P = 0: the points are equal or opposite.
+          if (!${E}_is_zero(${E}_settle(u))) { return point_infinity(); }
+          t = ${E}_double(y);
+          doubling = true;
+        } else {
+          step = 7u;  // only a doubling needs 3·X²
+        }
       }
       case 7u: {
-        v = m;
+        u = ${E}_add(${E}_double(m), m);
+        step = 5u;
       }
       case 8u: {
         w = m;
@@ -132,23 +133,24 @@ fn point_add(p: Point, q: Point) -> Point {
         x = m;
       }
       case 10u: {
-        t = ${E}_sub(m, ${E}_double(x));
-        if (!doubling) { t = ${E}_sub(t, w); }
-        x = ${E}_sub(x, t);
+        var ppp = w;
+        if (doubling) { ppp = ${E}_zero(); }
+        t = ${E}_sub_twice_lax(m, x, ppp);
+        x = ${E}_sub_lax(x, t);
       }
       case 11u: {
-        y = m;
-      }
-      case 12u: {
-        y = ${E}_sub(m, y);
+        zz = m;
       }
       case 13u: {
-        zz = m;
+        y = m;
+      }
+      case 14u: {
+        y = ${E}_sub(m, y);
       }
       default: {
         zzz = m;
       }
     }
   }
-  return Point(t, y, zz, zzz);
+  return Point(${E}_settle(t), y, zz, zzz);
 }

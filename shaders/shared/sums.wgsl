@@ -2,6 +2,7 @@
 //
 // ZZ and ZZZ take part in four of the ten products and are kept in workgroup memory: their
 // registers are worth more as threads. A kernel that imports this has 64 invocations.
+// x is lax, y below 2p.
 struct Sum { x: ${ET}, y: ${ET}, empty: bool }
 
 #let V = QWORDS / 4
@@ -39,14 +40,22 @@ fn sum_empty(i: u32) -> Sum {
   return Sum(${E}_zero(), ${E}_zero(), true);
 }
 
-fn sum_point(s: Sum, i: u32) -> Point {
-  if (s.empty) { return point_infinity(); }
-  return Point(s.x, s.y, sum_z_load(0u, i), sum_z_load(1u, i));
+// The sum that begins with a point.
+fn sum_from(p: Point, i: u32) -> Sum {
+  if (point_is_infinity(p)) { return sum_empty(i); }
+  sum_z_store(0u, i, p.zz);
+  sum_z_store(1u, i, p.zzz);
+  return Sum(p.x, p.y, false);
 }
 
-// s + (qx, qy) for a point that is not infinity.
+fn sum_point(s: Sum, i: u32) -> Point {
+  if (s.empty) { return point_infinity(); }
+  return Point(${E}_settle(s.x), s.y, sum_z_load(0u, i), sum_z_load(1u, i));
+}
+
+// s + (qx, qy) for a point that is not infinity, of lax coordinates.
 fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
-  var x = s.x;  // then Q
+  var x = s.x;  // then Q, then Q − X'
   var y = s.y;
   var t = qx;  // U2, P, then the sum's X
   var u = qy;  // S2, then R
@@ -65,11 +74,11 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
         a = u;
         b = sum_z_load(1u, i);
       }
-      case 2u: {
+      case 2u: {}
+      case 3u: {
         a = x;
         b = x;
       }
-      case 3u: {}
       case 4u: {
         b = v;
       }
@@ -82,16 +91,16 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
         b = u;
       }
       case 7u: {
+        a = v;
+        b = sum_z_load(0u, i);
+      }
+      case 9u: {
         a = y;
         b = w;
       }
-      case 8u: {
+      case 10u: {
         a = u;
         b = x;
-      }
-      case 9u: {
-        a = v;
-        b = sum_z_load(0u, i);
       }
       default: {
         a = w;
@@ -106,21 +115,23 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
       case 1u: {
         // With ZZ = ZZZ = 1 the products are q.
         if (s.empty) { return Sum(t, m, false); }
-        t = ${E}_sub(t, x);
-        u = ${E}_sub(m, y);
-        doubling = ${E}_is_zero(t);
-        if (doubling) {
-          if (!${E}_is_zero(u)) { return sum_empty(i); }
-          t = ${E}_double(y);
-        } else {
-          step = 2u;  // only a doubling needs 3·X²
-        }
+        t = ${E}_sub_lax(t, x);
+        u = ${E}_sub_lax(m, y);
       }
       case 2u: {
-        u = ${E}_add(${E}_double(m), m);
+        v = m;
+        if (${E}_is_zero(m) && !doubling) {
+          // P = 0: the points are equal or opposite.
+          if (!${E}_is_zero(${E}_settle(u))) { return sum_empty(i); }
+          t = ${E}_double(y);
+          doubling = true;
+        } else {
+          step = 3u;  // only a doubling needs 3·X²
+        }
       }
       case 3u: {
-        v = m;
+        u = ${E}_add(${E}_double(m), m);
+        step = 1u;
       }
       case 4u: {
         w = m;
@@ -129,18 +140,19 @@ fn sum_add(s: Sum, i: u32, qx: ${ET}, qy: ${ET}) -> Sum {
         x = m;
       }
       case 6u: {
-        t = ${E}_sub(m, ${E}_double(x));
-        if (!doubling) { t = ${E}_sub(t, w); }
-        x = ${E}_sub(x, t);
+        var ppp = w;
+        if (doubling) { ppp = ${E}_zero(); }
+        t = ${E}_sub_twice_lax(m, x, ppp);
+        x = ${E}_sub_lax(x, t);
       }
       case 7u: {
-        y = m;
-      }
-      case 8u: {
-        y = ${E}_sub(m, y);
+        sum_z_store(0u, i, m);
       }
       case 9u: {
-        sum_z_store(0u, i, m);
+        y = m;
+      }
+      case 10u: {
+        y = ${E}_sub(m, y);
       }
       default: {
         sum_z_store(1u, i, m);

@@ -2,6 +2,7 @@
 //! independent computation before its line is printed.
 
 use super::args::{DeviceChoice, RawDevice};
+use super::bench_msm;
 use super::commands::{check_outputs, trace_files};
 use super::inputs::{Scalars, make_scalars, progression, raw_points};
 use super::proofs::{self, Proofs, RawProofs};
@@ -15,7 +16,7 @@ use groth16_gpu::curve::{CurveId, G1, G2, GpuCurve};
 use groth16_gpu::device::recording::{BufferSlice, Recording};
 use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
-use groth16_gpu::msm::{self, Geometry, Group};
+use groth16_gpu::msm::{self, Group};
 use groth16_gpu::ntt::{Finish, Order, TransformTables, record_transform};
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::setup_insecure;
@@ -85,6 +86,9 @@ pub struct RawMsm {
     /// Forces the passes that sum pairs before the rest is accumulated
     #[arg(long, value_name = "PASSES")]
     pairs: Option<u32>,
+    /// Most tables of multiples, computed before the clock starts; 1: the bases alone
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    tables: u32,
 }
 
 #[derive(Debug, Args)]
@@ -99,8 +103,7 @@ enum What {
         group: Group,
         scalars: Scalars,
         name: String,
-        window: Option<u32>,
-        pairs: Option<u32>,
+        form: bench_msm::Form,
     },
     Ntt,
     Prove(Proofs),
@@ -134,8 +137,11 @@ impl RawBench {
                     group,
                     scalars,
                     name: raw.scalars,
-                    window: raw.window,
-                    pairs: raw.pairs,
+                    form: bench_msm::Form {
+                        window: raw.window,
+                        pairs: raw.pairs,
+                        tables: raw.tables,
+                    },
                 };
                 (raw.timed, what)
             }
@@ -221,8 +227,8 @@ fn run_sizes(bench: &Bench, what: &What, trace: &Trace, out: &Output) -> Result<
     let device = engine::open(&bench.device)?;
     for log2 in bench.sizes.clone() {
         let line = with_curve!(bench.curve, C => match what {
-            What::Msm { group, scalars, name, window, pairs } => {
-                bench_msm::<C>(bench, &device, trace, log2, *group, *scalars, (*window, *pairs)).map(|mut v| {
+            What::Msm { group, scalars, name, form } => {
+                bench_msm::<C>(bench, &device, trace, log2, *group, *scalars, form).map(|mut v| {
                     v["scalars"] = json!(name);
                     v
                 })
@@ -306,7 +312,7 @@ fn bench_msm<C: GpuCurve>(
     log2: u32,
     group: Group,
     kind: Scalars,
-    (window, pairs): (Option<u32>, Option<u32>),
+    form: &bench_msm::Form,
 ) -> Result<Value> {
     let n = 1usize << log2;
     let mut rng = StdRng::seed_from_u64(9);
@@ -340,7 +346,7 @@ fn bench_msm<C: GpuCurve>(
     let mut line = json!({
         "bench": "msm", "curve": C::ID.name(), "log2": log2, "scalars": "",
         "group": match group { Group::G1 => "g1", Group::G2 => "g2" },
-        "resident": true, "precompute": 1,
+        "resident": true,
     });
     let (times, sum) = match device {
         Device::Cpu => time(bench.reps, trace, || {
@@ -350,82 +356,31 @@ fn bench_msm<C: GpuCurve>(
             })
         })?,
         Device::Gpu(gpu) => {
-            let max_binding = gpu.limits().plan().largest();
-            let tuning = gpu.limits().msm.of(C::ID);
-            let bits = msm::scalar_bits::<C>();
-            let fits = |len: usize| {
-                let geometry = match window {
-                    Some(c) => Geometry::with_window(len, bits, c, max_binding),
-                    None => {
-                        let dense = (dense * len).div_ceil(n);
-                        tuning.geometry(len, dense, bits, group.point_bytes(C::ID), max_binding)
-                    }
-                };
-                geometry.filter(|_| len as u64 * group.affine_bytes(C::ID) <= max_binding)
-            };
-            let mut chunk = n;
-            while fits(chunk).is_none() && chunk > 1024 {
-                chunk /= 2;
-            }
-            let geometry = fits(chunk).ok_or_else(|| {
-                Error::Usage("no geometry for this size on this device".to_owned())
-            })?;
-            let geometry = match pairs {
-                Some(levels) => Geometry {
-                    pair_levels: levels.min(20),
-                    ..geometry
-                },
-                None => tuning.passes(group, geometry, dense * chunk / n),
-            };
-            line["window"] = json!(geometry.window_bits);
-            line["pair_levels"] = json!(geometry.pair_levels);
-            line["chunks"] = json!(n / chunk);
-            let slice = |bytes: &Bytes, each: usize| -> Vec<(&'static str, Bytes)> {
-                (0..n / chunk)
-                    .map(|i| {
-                        (
-                            "bench",
-                            bytes.slice(i * chunk * each..(i + 1) * chunk * each),
-                        )
-                    })
-                    .collect()
+            let input = bench_msm::Input {
+                group,
+                n,
+                dense,
+                bases: &bases,
+                scalars: &scalar_bytes,
             };
             let options = RunOptions {
                 trace: Some(trace.clone()),
                 ..RunOptions::default()
             };
-            let point_bytes = group.affine_bytes(C::ID) as usize;
-            let bases = gpu.upload_resident(&slice(&bases, point_bytes), &options)?;
-            let scalars = gpu.upload_resident(&slice(&scalar_bytes, 32), &options)?;
-            let mut rec = Recording::new();
-            rec.detail = true;
-            let mut sums = Vec::new();
-            for (bases, scalars) in bases.iter().zip(&scalars) {
-                let s = rec.resident("scalars", scalars);
-                let b = rec.resident("bases", bases);
-                let (s, b) = (rec.whole(s), rec.whole(b));
-                let sorted = msm::record_sort(&mut rec, C::ID, s, geometry);
-                sums.push(msm::record_sums(&mut rec, C::ID, group, &sorted, b));
-            }
+            let msm = bench_msm::OnDevice::new::<C>(gpu, &input, form, &options)?;
+            msm.describe(&mut line);
             let mut last = RunReport::default();
             let (times, sum) = time(bench.reps, trace, || {
-                let output = gpu.run(&rec, &options)?;
-                let mut g1 = G1::<C>::zero();
-                let mut g2 = G2::<C>::zero();
+                let output = gpu.run(&msm.recording, &options)?;
                 let tail = Instant::now();
-                for s in &sums {
-                    let bytes = &output.downloads[s.download.0 as usize];
-                    match group {
-                        Group::G1 => g1 += msm::finish_g1::<C>(bytes, &s.geometry)?,
-                        Group::G2 => g2 += msm::finish_g2::<C>(bytes, &s.geometry)?,
-                    }
-                }
+                let bytes = &output.downloads[0];
+                let sum = match group {
+                    Group::G1 => Sum::G1(msm::finish_g1::<C>(bytes, &msm.geometry)?),
+                    Group::G2 => Sum::G2(msm::finish_g2::<C>(bytes, &msm.geometry)?),
+                };
                 line["host_tail_ms"] = json!(tail.elapsed().as_secs_f64() * 1e3);
                 last = output.report;
-                Ok(match group {
-                    Group::G1 => Sum::G1(g1),
-                    Group::G2 => Sum::G2(g2),
-                })
+                Ok(sum)
             })?;
             report_run(&mut line, gpu, &last);
             (times, sum)

@@ -582,6 +582,14 @@ impl GpuDevice {
         Ok(buffers)
     }
 
+    /// Resident memory whose content a run will write.
+    ///
+    /// # Errors
+    /// As [`Self::upload_resident`].
+    pub fn reserve_resident(&self, size: u64, options: &RunOptions) -> Result<ResidentBuffer> {
+        self.arena.resident(size, &|| self.check(options))
+    }
+
     /// What ends a wait: cancellation, the deadline, or the loss of the device. Also looks whether runs that
     /// were given up have completed meanwhile, since a waiter may need their memory.
     pub(super) fn check(&self, options: &RunOptions) -> Result<()> {

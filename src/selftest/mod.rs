@@ -106,9 +106,7 @@ const MSM_G2: &[Kernel] = msm_kernels!(MsmAccumulateG2, MsmMergeG2, MsmReduceG2)
 const MSM_PAIRS_G1: &[Kernel] = msm_kernels!(
     MsmPairCounts,
     MsmPairSources,
-    MsmPairUpG1,
-    BatchInvertG1,
-    MsmPairDownG1,
+    MsmPairSumsG1,
     MsmAccumulateG1,
     MsmMergeG1,
     MsmReduceG1
@@ -116,13 +114,15 @@ const MSM_PAIRS_G1: &[Kernel] = msm_kernels!(
 const MSM_PAIRS_G2: &[Kernel] = msm_kernels!(
     MsmPairCounts,
     MsmPairSources,
-    MsmPairUpG2,
-    BatchInvertG2,
-    MsmPairDownG2,
+    MsmPairSumsG2,
     MsmAccumulateG2,
     MsmMergeG2,
     MsmReduceG2
 );
+const MSM_TABLES_G1: &[Kernel] =
+    msm_kernels!(MsmTableG1, MsmAccumulateG1, MsmMergeG1, MsmReduceG1);
+const MSM_TABLES_G2: &[Kernel] =
+    msm_kernels!(MsmTableG2, MsmAccumulateG2, MsmMergeG2, MsmReduceG2);
 
 /// The cases over one curve, simple ones first: where a kernel is broken, the first failure is
 /// nearest to the cause.
@@ -195,6 +195,8 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
         case("msm_windows", Plan, MSM_G1, msm::windows::<C>),
         case("msm_pairs_g1", Plan, MSM_PAIRS_G1, msm::pairs_g1::<C>),
         case("msm_pairs_g2", Plan, MSM_PAIRS_G2, msm::pairs_g2::<C>),
+        case("msm_tables_g1", Plan, MSM_TABLES_G1, msm::tables_g1::<C>),
+        case("msm_tables_g2", Plan, MSM_TABLES_G2, msm::tables_g2::<C>),
         case("msm_large", Plan, MSM_G1, msm::large::<C>),
         case("proof_circom", Plan, PROOF, proof::circom::<C>),
         case("proof_libsnark", Plan, PROOF, proof::libsnark::<C>),

@@ -4,7 +4,10 @@ use super::{Outcome, Size, ensure, rng, run_recording, upload};
 use crate::curve::{G1, G1Affine, G2, G2Affine, GpuCurve};
 use crate::device::GpuDevice;
 use crate::device::recording::Recording;
-use crate::msm::{Geometry, Group, finish_g1, finish_g2, record_sort, record_sums, scalar_bits};
+use crate::msm::{
+    Bases, Geometry, Group, finish_g1, finish_g2, record_sort, record_sums, record_tables,
+    scalar_bits,
+};
 use crate::proving_key::{g1_to_raw, g2_to_raw};
 use ark_ec::{AffineRepr, CurveGroup, PrimeGroup, VariableBaseMSM};
 use ark_ff::{BigInteger, PrimeField, UniformRand};
@@ -65,6 +68,10 @@ fn points<P: PrimeGroup + CurveGroup>(n: usize, rng: &mut StdRng) -> Vec<P::Affi
 struct Way {
     window: Option<u32>,
     pair_levels: Option<u32>,
+    /// Tables of multiples at most; 0: none.
+    tables: u32,
+    /// Instead of the device's.
+    max_binding: Option<u64>,
 }
 
 /// Window sums from the device.
@@ -77,13 +84,16 @@ fn on_device<C: GpuCurve>(
 ) -> Result<(Vec<u8>, Geometry), String> {
     let n = scalars.len();
     let bits = scalar_bits::<C>();
-    let max_binding = gpu.limits().plan().largest();
+    let largest = gpu.limits().plan().largest();
+    let max_binding = way.max_binding.unwrap_or(largest);
     let tuning = gpu.limits().msm.of(C::ID);
     let geometry = match way.window {
         Some(c) => Geometry::with_window(n, bits, c, max_binding),
         None => tuning.geometry(n, n, bits, group.point_bytes(C::ID), max_binding),
     };
     let geometry = geometry.ok_or_else(|| format!("{n} scalars fit no binding"))?;
+    let geometry = geometry.tabled(way.tables, group.affine_bytes(C::ID));
+    let geometry = geometry.ok_or_else(|| format!("{n} bases fit no binding"))?;
     let mut geometry = tuning.passes(group, geometry, n);
     geometry.pair_levels = way.pair_levels.unwrap_or(geometry.pair_levels);
     let mut rec = Recording::new();
@@ -96,7 +106,17 @@ fn on_device<C: GpuCurve>(
     let bases = upload(&mut rec, "bases", bases);
     let (scalars, bases) = (rec.whole(scalars), rec.whole(bases));
     let sorted = record_sort(&mut rec, C::ID, scalars, geometry);
-    let sums = record_sums(&mut rec, C::ID, group, &sorted, bases);
+    let bases = if way.tables == 0 {
+        Bases::AtRest(bases)
+    } else {
+        let lists: Vec<_> = (0..geometry.lists())
+            .map(|l| rec.transient("tables", geometry.list_bytes(l, group, C::ID)))
+            .collect();
+        let lists: Vec<_> = lists.into_iter().map(|l| rec.whole(l)).collect();
+        record_tables(&mut rec, C::ID, group, &geometry, bases, &lists);
+        Bases::Tables(lists)
+    };
+    let sums = record_sums(&mut rec, C::ID, group, &[(sorted, bases)]);
     let mut output = run_recording(gpu, &rec)?;
     let bytes = output.downloads.swap_remove(sums.download.0 as usize);
     Ok((bytes, geometry))
@@ -182,6 +202,8 @@ fn pairs(size: Size) -> Vec<(usize, Scalars, Way)> {
     let way = |window, levels| Way {
         window: Some(window),
         pair_levels: Some(levels),
+        tables: 0,
+        max_binding: None,
     };
     let mut list = vec![
         (200, Scalars::Uniform, way(4, 2)),
@@ -207,6 +229,43 @@ pub(super) fn pairs_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome
 /// As [`pairs_g1`].
 pub(super) fn pairs_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
     let mut list = pairs(size).into_iter();
+    list.try_for_each(|(n, kind, way)| check_g2::<C>(gpu, n, kind, way))
+}
+
+/// Sums and tables: one set of buckets and several, windows that do not divide evenly, tables in
+/// one binding and in several, with and without pairs.
+fn tables(size: Size) -> Vec<(usize, Scalars, Way)> {
+    let way = |window, levels, tables| Way {
+        window: Some(window),
+        pair_levels: Some(levels),
+        tables,
+        max_binding: None,
+    };
+    let mut list = vec![(70, Scalars::Uniform, way(7, 0, 8))];
+    if let Size::Large = size {
+        list.push((203, Scalars::Uniform, way(5, 2, 64)));
+        for kind in SKEWED {
+            list.push((300, kind, way(6, 1, 5)));
+        }
+        let apart = Way {
+            max_binding: Some(40_000),
+            ..way(6, 1, 7)
+        };
+        list.push((101, Scalars::Uniform, apart));
+        list.push((101, Scalars::Equal, apart));
+    }
+    list
+}
+
+/// Tables of multiples, computed on the device.
+pub(super) fn tables_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let mut list = tables(size).into_iter();
+    list.try_for_each(|(n, kind, way)| check_g1::<C>(gpu, n, kind, way))
+}
+
+/// As [`tables_g1`].
+pub(super) fn tables_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+    let mut list = tables(size).into_iter();
     list.try_for_each(|(n, kind, way)| check_g2::<C>(gpu, n, kind, way))
 }
 

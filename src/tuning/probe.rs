@@ -455,7 +455,8 @@ impl Sum {
             return None;
         }
         let sorted = msm::record_sort(&mut recording, C::ID, scalars, geometry);
-        let sums = msm::record_sums(&mut recording, C::ID, group, &sorted, bases);
+        let parts = [(sorted, msm::Bases::AtRest(bases))];
+        let sums = msm::record_sums(&mut recording, C::ID, group, &parts);
         Some(Self {
             way,
             geometry,
