@@ -12,6 +12,8 @@ mod inputs;
 mod inspect;
 mod proofs;
 mod throughput;
+mod tune;
+mod units;
 
 use clap::Parser;
 use groth16_gpu::{Error, Result};

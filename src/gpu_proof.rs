@@ -214,11 +214,9 @@ impl QueryRecorder<'_, '_> {
             // A chunk lies in one part of each query.
             let len = self.chunk.min(n - at).min(piece - at % piece);
             let dense = dense(at..at + len);
-            let geometry = Geometry::new(len, dense, bits, point, self.max_buffer);
-            let mut geometry = geometry.expect("the chunk size was chosen to fit");
-            if self.layout.pair_sums {
-                geometry = geometry.with_pairs(dense);
-            }
+            let tuning = &self.layout.msm;
+            let geometry = tuning.geometry(len, dense, bits, point, self.max_buffer);
+            let geometry = geometry.expect("the chunk size was chosen to fit");
             rec.phase("digit sort");
             let part = match scalars {
                 Scalars::Device(all) => BufferSlice {
@@ -233,9 +231,10 @@ impl QueryRecorder<'_, '_> {
                     whole
                 }
             };
-            let sorted = msm::record_sort(rec, C::ID, part, geometry);
+            let mut sorted = msm::record_sort(rec, C::ID, part, geometry);
             for (name, sums) in queries.iter().zip(&mut sums) {
                 rec.phase(name.label());
+                sorted.geometry = tuning.passes(name.group(), geometry, dense);
                 let bytes = name.group().affine_bytes(C::ID);
                 let first = (at % piece) as u64 * bytes;
                 let part = self.layout.query(*name).start + at / piece;

@@ -13,6 +13,7 @@ use crate::msm::Group;
 use crate::proving_key::{ProvingKey, QapReduction};
 use crate::quotient::QuotientTables;
 use crate::row_product::RowPieces;
+use crate::tuning::MsmTuning;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,7 +68,7 @@ pub struct KeyLayout {
     pub(crate) parts: Vec<KeptPart>,
     /// Points of a part of a query.
     pub(crate) piece: usize,
-    pub(crate) pair_sums: bool,
+    pub(crate) msm: MsmTuning,
     /// Number of parts up to the end of the tables, and of each query.
     ends: [usize; 6],
 }
@@ -155,7 +156,7 @@ impl KeyLayout {
             quotient,
             parts,
             piece,
-            pair_sums: limits.pair_sums,
+            msm: limits.msm.of(C::ID),
             ends,
         })
     }

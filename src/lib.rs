@@ -55,6 +55,7 @@ pub mod selftest;
 pub mod setup;
 pub mod synthetic;
 pub mod trace;
+pub mod tuning;
 pub mod verify;
 pub mod verifying_key;
 pub mod witness;

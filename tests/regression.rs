@@ -7,7 +7,7 @@ mod common;
 mod corpus;
 
 use circuits::{chain, number, random_chain, with_value};
-use common::{TestDevice, ensure};
+use common::{TestDevice, doing_nothing, ensure};
 use groth16_gpu::curve::{Bn254, CurveId, G1, G1Affine, GpuCurve};
 use groth16_gpu::device::recording::Recording;
 use groth16_gpu::device::{Device, DeviceOptions, Fault, GpuDevice, RunOptions};
@@ -340,14 +340,6 @@ fn broken(kernel: Kernel, curve: CurveId, tier: WordTier) -> &'static KernelSour
                 ..*source
             }))
         })
-}
-
-/// What an invalid pipeline is to some drivers.
-fn doing_nothing(wgsl: &str) -> String {
-    let main = wgsl.find("fn main(").expect("an entry point");
-    let body = main + wgsl[main..].find('{').expect("its body") + 1;
-    let (before, after) = wgsl.split_at(body);
-    format!("{before}\n  if (params.launch.zero == 0u) {{ return; }}{after}")
 }
 
 /// As a compiler that folds a constant wrongly: the last large number of the text is one more.

@@ -1,15 +1,17 @@
 //! Arguments: as typed ([`Raw`]), and as meant ([`Command`]).
 
 use super::commands::trace_files;
+use super::units::{parse_seconds, parse_size};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::device::selector::DeviceSelector;
 use groth16_gpu::kernels::WordTier;
 use groth16_gpu::proving_key::KeyCheck;
+use groth16_gpu::tuning::TuningSource;
 use groth16_gpu::{Error, Result};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Groth16 proofs over BLS12-381 and BN254 on any GPU.
 #[derive(Debug, Parser)]
@@ -97,6 +99,9 @@ struct RawProve {
     /// Write what ran when as Chrome trace events, and as a picture to FILE.svg
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Measure the device anew: word tier, accumulation method, digits; remembered for later runs
+    #[arg(long)]
+    retune: bool,
 }
 
 #[derive(Debug, Args)]
@@ -159,6 +164,10 @@ struct RawSelftest {
     /// Write the report as JSON, to attach to a bug report
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Then measure the devices anew: word tier, accumulation method, digits; remembered for later
+    /// runs
+    #[arg(long)]
+    retune: bool,
 }
 
 #[derive(Debug, Args)]
@@ -277,6 +286,7 @@ pub struct Selftest {
     pub devices: Vec<DeviceSelector>,
     pub word_tier: Option<WordTier>,
     pub report: Option<PathBuf>,
+    pub retune: bool,
 }
 
 /// Where to compute, and within which limits.
@@ -289,6 +299,10 @@ pub struct DeviceChoice {
     /// Whether the CPU takes over.
     pub fallback: bool,
     pub word_tier: Option<WordTier>,
+    /// Whether to measure first.
+    pub retune: bool,
+    /// Where choices come from that are not made here.
+    pub tuning: TuningSource,
 }
 
 impl Raw {
@@ -332,6 +346,7 @@ impl Raw {
                     .collect::<Result<_>>()?,
                 word_tier: word_tier(&raw.word_tier)?,
                 report: raw.report,
+                retune: raw.retune,
             }),
             RawCommand::Bench(raw) => Command::Bench(raw.resolve()?),
             RawCommand::Completions { shell } => Command::Completions(shell),
@@ -345,7 +360,10 @@ impl RawProve {
         // From the start of the process on. Out of range is never.
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let key = self.key_options.resolve(self.key)?;
-        let device = self.device.resolve_all()?;
+        let device = DeviceChoice {
+            retune: self.retune,
+            ..self.device.resolve_all()?
+        };
         let self_verify = !self.no_verify;
         let witness = match (self.batch, self.witness) {
             (None, Some(witness)) if self.out.is_none() => witness,
@@ -477,6 +495,8 @@ impl RawDevice {
             host_limit: limit(self.host_limit)?,
             fallback,
             word_tier: word_tier(&self.word_tier)?,
+            retune: false,
+            tuning: TuningSource::Cached,
         })
     }
 }
@@ -503,65 +523,9 @@ fn word_tier(name: &str) -> Result<Option<WordTier>> {
     }
 }
 
-/// A number of seconds above 0, which may have a fraction.
-fn parse_seconds(text: &str) -> Result<Duration> {
-    let seconds = text.parse().ok().filter(|s| *s > 0.0);
-    seconds
-        .and_then(|s| Duration::try_from_secs_f64(s).ok())
-        .ok_or_else(|| Error::Usage(format!("`{text}` is not a number of seconds above 0")))
-}
-
-/// Bytes, with an optional unit: KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB, TB (of 1000).
-fn parse_size(text: &str) -> Result<u64> {
-    let bad = || {
-        Error::Usage(format!(
-            "`{text}` is not a size such as 16GiB, 900MiB or 1000000"
-        ))
-    };
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "kib" | "k" => 1 << 10,
-        "mib" | "m" => 1 << 20,
-        "gib" | "g" => 1 << 30,
-        "tib" | "t" => 1 << 40,
-        "kb" => 1000,
-        "mb" => 1000_u64.pow(2),
-        "gb" => 1000_u64.pow(3),
-        "tb" => 1000_u64.pow(4),
-        _ => return Err(bad()),
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(factor))
-        .ok_or_else(bad)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_size("16GiB").unwrap(), 16 << 30);
-        assert_eq!(parse_size("900 MiB").unwrap(), 900 << 20);
-        assert_eq!(parse_size("12").unwrap(), 12);
-        assert_eq!(parse_size("2GB").unwrap(), 2_000_000_000);
-        for bad in ["", "GiB", "-1", "1.5GiB", "1XB", "99999999999TiB"] {
-            assert_eq!(parse_size(bad).unwrap_err().class(), "usage", "{bad}");
-        }
-    }
-
-    #[test]
-    fn seconds() {
-        assert_eq!(parse_seconds("90").unwrap(), Duration::from_secs(90));
-        assert_eq!(parse_seconds("0.25").unwrap(), Duration::from_millis(250));
-        for bad in ["", "0", "-1", "1s", "NaN", "inf", "1e300"] {
-            assert_eq!(parse_seconds(bad).unwrap_err().class(), "usage", "{bad}");
-        }
-    }
 
     #[test]
     fn arguments_are_consistent() {

@@ -1,8 +1,10 @@
 //! `prove --batch`: many witnesses of one key.
 
 use super::args::ProveBatch;
-use super::commands::{check_outputs, name_witness, read_key, refuse_to_replace, trace_files};
-use super::{Output, engine, error_json, full_message};
+use super::commands::{
+    check_outputs, log2_domain, name_witness, read_key, refuse_to_replace, trace_files,
+};
+use super::{Output, engine, error_json, full_message, tune};
 use groth16_gpu::formats::output::{NewFile, commit_all};
 use groth16_gpu::formats::{json, wtns};
 use groth16_gpu::trace::Trace;
@@ -44,7 +46,10 @@ pub fn prove_batch(args: &ProveBatch, out: &Output) -> Result<ExitCode> {
     if args.self_verify {
         key.verifying_key()?;
     }
-    let prover = engine::prover(&args.device, &key, None)?;
+    let proof_log2 = args.deadline.is_none().then(|| log2_domain(&key));
+    let tuned = tune::tune(&args.device, key.curve, proof_log2, out)?;
+    tuned.note(out);
+    let prover = engine::prover(&tuned.choice, &key, None)?;
     let mut options = engine::prove_options(&args.device, args.self_verify, args.deadline);
     if let Some(path) = &args.trace {
         check_outputs(trace_files(path))?;

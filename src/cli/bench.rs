@@ -7,7 +7,7 @@ use super::commands::{check_outputs, trace_files};
 use super::inputs::{Scalars, make_scalars, progression, raw_points};
 use super::proofs::{self, Proofs, RawProofs};
 use super::throughput::{self, Throughput};
-use super::{Output, engine};
+use super::{Output, engine, tune};
 use ark_ec::PrimeGroup;
 use ark_ff::{BigInteger, Field, One, PrimeField, UniformRand, Zero};
 use clap::{Args, Subcommand};
@@ -56,6 +56,9 @@ pub struct Common {
     trace: Option<PathBuf>,
     #[command(flatten)]
     pub device: RawDevice,
+    /// Measure the device anew: word tier, accumulation method, digits; remembered for later runs
+    #[arg(long)]
+    retune: bool,
 }
 
 #[derive(Debug, Args)]
@@ -173,7 +176,10 @@ impl RawBench {
             curve: common.curve.parse()?,
             sizes,
             reps: reps.max(1),
-            device: common.device.resolve()?,
+            device: DeviceChoice {
+                retune: common.retune,
+                ..common.device.resolve()?
+            },
             trace: common.trace,
         })
     }
@@ -188,16 +194,30 @@ pub fn check_density(density: f64) -> Result<f64> {
 }
 
 /// Runs a bench and prints its lines.
-pub fn run(bench: &Bench, out: &Output) -> Result<()> {
+pub fn run(mut bench: Bench, out: &Output) -> Result<()> {
     if let Some(path) = &bench.trace {
         check_outputs(trace_files(path))?;
     }
     let trace = Trace::new();
     trace.name_thread("main");
+    let proof_log2 = match &bench.what {
+        What::Prove(_) | What::Throughput(_) => Some(*bench.sizes.end()),
+        _ => None,
+    };
+    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, out)?;
+    if out.json && bench.device.retune {
+        for mut line in tuned.json {
+            line["bench"] = json!("tuning");
+            out.result(&line, "")?;
+        }
+    } else {
+        tuned.note(out);
+    }
+    bench.device = tuned.choice;
     match &bench.what {
-        What::Prove(what) => proofs::run(bench, what, &trace, out)?,
-        What::Throughput(what) => throughput::run(bench, what, &trace, out)?,
-        what => run_sizes(bench, what, &trace, out)?,
+        What::Prove(what) => proofs::run(&bench, what, &trace, out)?,
+        What::Throughput(what) => throughput::run(&bench, what, &trace, out)?,
+        what => run_sizes(&bench, what, &trace, out)?,
     }
     bench.trace.iter().try_for_each(|path| trace.write(path))
 }

@@ -57,13 +57,14 @@ impl OnDevice {
         let max_binding = gpu.limits().plan().largest();
         let bits = msm::scalar_bits::<C>();
         let point = group.point_bytes(C::ID);
+        let tuning = gpu.limits().msm.of(C::ID);
         let fits = |len: usize| {
             let dense = (input.dense * len).div_ceil(n);
             let geometry = match (form.window, form.tables) {
                 (Some(c), tables) => {
                     Geometry::with_window(len, bits, c, max_binding)?.tabled(tables, affine)
                 }
-                (None, 0 | 1) => Geometry::new(len, dense, bits, point, max_binding),
+                (None, 0 | 1) => tuning.geometry(len, dense, bits, point, max_binding),
                 (None, tables) => Geometry::with_tables(len, bits, point, max_binding, tables),
             };
             let entries = |g: &Geometry| 4 * len as u64 * u64::from(g.windows);
@@ -74,8 +75,7 @@ impl OnDevice {
                         pair_levels: levels.min(20),
                         ..g
                     },
-                    None if gpu.limits().pair_sums => g.with_pairs(dense),
-                    None => g,
+                    None => tuning.passes(group, g, dense),
                 })
         };
         let mut chunk = n;
@@ -146,7 +146,7 @@ impl OnDevice {
         line["window"] = json!(g.window_bits);
         line["windows"] = json!(g.windows);
         line["sets"] = json!(g.sets);
-        line["tables"] = json!(g.tables());
+        line["precompute"] = json!(g.tables());
         line["pair_levels"] = json!(g.pair_levels);
         line["chunks"] = json!(self.chunks);
         line["bases_bytes"] = json!(self.table_bytes);

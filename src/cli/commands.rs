@@ -1,7 +1,7 @@
 //! The commands.
 
 use super::args::{Command, Key, Prove, Raw, Selftest, Verify, VkeySource};
-use super::{Output, batch, engine, example, inspect, write_stdout};
+use super::{Output, batch, engine, example, inspect, tune, write_stdout};
 use clap::CommandFactory;
 use groth16_gpu::error::{InputClass, InputError};
 use groth16_gpu::formats::output::{NewFile, commit_all};
@@ -27,7 +27,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Example { dir, curve } => example::example(&dir, curve, out)?,
         Command::Devices => engine::devices(out)?,
         Command::Selftest(args) => return selftest(&args, out),
-        Command::Bench(args) => super::bench::run(&args, out)?,
+        Command::Bench(args) => super::bench::run(args, out)?,
         Command::Completions(shell) => {
             // clap_complete panics when it cannot write.
             let mut script = Vec::new();
@@ -68,8 +68,14 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
     if args.self_verify {
         key.verifying_key()?;
     }
+    // Nothing that was not asked for is done under a time limit.
+    let proof_log2 = args.deadline.is_none().then(|| log2_domain(&key));
+    let tuned = tune::tune(&args.device, key.curve, proof_log2, out)?;
+    if !out.json {
+        tuned.note(out);
+    }
     let trace = args.trace.as_ref().map(|_| Trace::new());
-    let (proof, report) = engine::prove(args, &key, &witness, trace.clone(), out)
+    let (proof, report) = engine::prove(args, &tuned.choice, &key, &witness, trace.clone(), out)
         .map_err(|e| name_witness(e, &args.witness))?;
 
     let mut outputs = vec![
@@ -95,13 +101,21 @@ fn prove(args: &Prove, out: &Output) -> Result<()> {
         args.proof.display(),
         args.public.display()
     ));
-    let result = json!({
+    let mut result = json!({
         "proof": args.proof.display().to_string(),
         "public": args.public.display().to_string(),
         "verified": args.self_verify,
         "report": report,
     });
+    if !tuned.json.is_empty() {
+        result["tuning"] = tuned.json.into();
+    }
     out.result(&result, "")
+}
+
+/// Its domain, as a power of two.
+pub fn log2_domain(key: &ProvingKey) -> u32 {
+    key.domain_size.max(1).ilog2()
 }
 
 /// Names the witness that does not satisfy the circuit.
@@ -227,7 +241,7 @@ fn setup(circuit: &Path, key: &Path, out: &Output) -> Result<()> {
     out.result(&result, "")
 }
 
-/// Exit code 5 if a kernel fails, as for any device fault.
+/// Exit code 5 if a kernel fails, or gives a wrong sum when it is measured, as for any device fault.
 fn selftest(args: &Selftest, out: &Output) -> Result<ExitCode> {
     let file = match &args.report {
         Some(path) => {
@@ -237,12 +251,17 @@ fn selftest(args: &Selftest, out: &Output) -> Result<ExitCode> {
         None => None,
     };
     let report = engine::selftest(args, out)?;
-    let value = serde_json::to_value(&report)
+    let mut value = serde_json::to_value(&report)
         .map_err(|e| Error::io("report", std::io::Error::other(e.to_string())))?;
+    let (tuning, tuning_text, right) = tune::tune_tested(args, &report, out);
+    if !tuning_text.is_empty() {
+        value["tuning"] = tuning;
+    }
     if let Some(mut file) = file {
         file.write(format!("{value:#}\n").as_bytes())?;
         file.commit()?;
     }
-    out.result(&value, &engine::selftest_table(&report))?;
-    Ok(ExitCode::from(if report.passed { 0 } else { 5 }))
+    let text = tuning_text + &engine::selftest_table(&report);
+    out.result(&value, &text)?;
+    Ok(ExitCode::from(if report.passed && right { 0 } else { 5 }))
 }

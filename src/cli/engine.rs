@@ -27,13 +27,18 @@ pub fn open(choice: &DeviceChoice) -> Result<Device> {
     open_one(choice, &choice.selectors[0])
 }
 
-fn open_one(choice: &DeviceChoice, selector: &DeviceSelector) -> Result<Device> {
-    let options = DeviceOptions {
+/// How to open the devices asked for.
+pub fn device_options(choice: &DeviceChoice) -> DeviceOptions {
+    DeviceOptions {
         vram_limit: choice.vram_limit,
         word_tier: choice.word_tier,
+        tuning: choice.tuning.clone(),
         ..DeviceOptions::default()
-    };
-    match Device::open_with(selector, &options) {
+    }
+}
+
+fn open_one(choice: &DeviceChoice, selector: &DeviceSelector) -> Result<Device> {
+    match Device::open_with(selector, &device_options(choice)) {
         Ok(Device::Cpu) if *selector == DeviceSelector::Auto && !choice.fallback => Err(
             Error::NoDevice("auto: no GPU, and --fallback never".to_owned()),
         ),
@@ -104,16 +109,17 @@ pub fn prove_options(
     options
 }
 
-/// Proves, and falls back to the CPU if the device fails and the options allow it. Returns the
-/// report as JSON.
+/// Proves on the devices of `choice`, and falls back to the CPU if the device fails and the options
+/// allow it. Returns the report as JSON.
 pub fn prove(
     args: &Prove,
+    choice: &DeviceChoice,
     key: &ProvingKey,
     witness: &Witness,
     trace: Option<Trace>,
     out: &Output,
 ) -> Result<(Proof, Value)> {
-    let prover = prover(&args.device, key, Some(witness))?;
+    let prover = prover(choice, key, Some(witness))?;
     let bar = progress_bar(out);
     let mut options = prove_options(&args.device, args.self_verify, args.deadline);
     options.trace = trace;
@@ -161,10 +167,7 @@ pub fn memory_plans(key: &ProvingKey, choice: &DeviceChoice) -> Result<Value> {
         [DeviceSelector::Auto] => (0..found.len()).collect(),
         selectors => gpu_rows(selectors, &found)?,
     };
-    let options = DeviceOptions {
-        vram_limit: choice.vram_limit,
-        ..DeviceOptions::default()
-    };
+    let options = device_options(choice);
     for row in rows {
         plans.push(with_curve!(key.curve, C => device_plans::<C>(key, &found[row], &options))?);
     }

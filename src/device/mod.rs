@@ -37,6 +37,7 @@ pub use wgpu::{GpuDevice, GpuLimits};
 
 use crate::error::Result;
 use crate::kernels::{Kernel, WordTier};
+use crate::tuning::TuningSource;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +50,9 @@ pub struct DeviceOptions {
     pub vram_limit: Option<u64>,
     /// Forces a shader tier.
     pub word_tier: Option<WordTier>,
+    /// Where choices come from that were measured on the adapter: the tier, unless it is forced,
+    /// and how multi-scalar multiplications go.
+    pub tuning: TuningSource,
     /// Compiles shaders with checks of bounds and loops: for tests.
     pub checked_shaders: bool,
     /// How long one submission is to take.
@@ -57,7 +61,7 @@ pub struct DeviceOptions {
     pub timeout: Duration,
     /// Measures device time where the device can.
     pub timestamps: bool,
-    /// Where compiled pipelines are remembered, if the driver can do that.
+    /// Where compiled pipelines are remembered, if the driver can do that, and measurements.
     pub cache: CacheFolder,
     /// Fills a run's memory with a pattern first, so that a read of what was never written shows:
     /// for tests.
@@ -75,6 +79,7 @@ impl Default for DeviceOptions {
         Self {
             vram_limit: None,
             word_tier: None,
+            tuning: TuningSource::Cached,
             checked_shaders: false,
             submission: Duration::from_millis(100),
             timeout: wgpu::DEFAULT_TIMEOUT,
@@ -95,6 +100,17 @@ pub enum CacheFolder {
     User,
     At(PathBuf),
     None,
+}
+
+impl CacheFolder {
+    /// The folder, which may not exist yet.
+    pub fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::User => pipelines::user_cache_folder(),
+            Self::At(folder) => Some(folder.clone()),
+            Self::None => None,
+        }
+    }
 }
 
 /// What proofs are computed on.

@@ -282,11 +282,16 @@ fn read_cache(file: &Path) -> Option<Vec<u8>> {
 }
 
 fn write_cache(file: &Path, data: &[u8]) -> std::io::Result<()> {
+    replace_file(file, &[&Sha256::digest(data), data])
+}
+
+/// Writes a file of the cache, for its owner alone to read, in a folder that is made if need be.
+/// What was there is replaced at once or not at all, whoever else writes it meanwhile.
+pub(crate) fn replace_file(file: &Path, parts: &[&[u8]]) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-    temporary.write_all(&Sha256::digest(data))?;
-    temporary.write_all(data)?;
+    parts.iter().try_for_each(|p| temporary.write_all(p))?;
     temporary.persist(file)?;
     Ok(())
 }

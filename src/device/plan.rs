@@ -3,6 +3,7 @@
 use crate::device::allocator::{ALIGNMENT, align};
 use crate::device::recording::{BufferId, BufferKind, BufferSlice, Command, Recording};
 use crate::error::{Error, Result};
+use crate::tuning::MsmTunings;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,9 +23,8 @@ pub struct PlanLimits {
     pub memory: u64,
     /// Storage bindings of one dispatch.
     pub max_storage_buffers: u32,
-    /// Whether bucket sums go by pairs first: measured faster on software adapters, where memory
-    /// is near, and slower on a card, where the passes' inversions have too few threads.
-    pub pair_sums: bool,
+    /// How multi-scalar multiplications go.
+    pub msm: MsmTunings,
 }
 
 impl PlanLimits {
@@ -304,13 +304,23 @@ fn secrets(recording: &Recording, placed: &[(usize, Placement)]) -> Vec<(usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tuning::MsmTuning;
     use proptest::prelude::*;
 
+    const NO_PAIRS: MsmTuning = MsmTuning {
+        pairs_g1: false,
+        pairs_g2: false,
+        window_shift: 0,
+        pairs_from: 0,
+    };
     const LIMITS: PlanLimits = PlanLimits {
         max_binding: 1 << 20,
         memory: u64::MAX,
         max_storage_buffers: 8,
-        pair_sums: false,
+        msm: MsmTunings {
+            bls12_381: NO_PAIRS,
+            bn254: NO_PAIRS,
+        },
     };
 
     /// Buffers with (size, first, last, secret); commands only clear them.

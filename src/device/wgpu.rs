@@ -4,6 +4,7 @@
 use crate::bytes::Bytes;
 use crate::control::check_deadline;
 use crate::curve::CurveId;
+use crate::device::DeviceOptions;
 use crate::device::adapters::{Candidate, candidates, default_budget};
 use crate::device::allocator::ALIGNMENT;
 use crate::device::arena::{
@@ -11,14 +12,14 @@ use crate::device::arena::{
 };
 use crate::device::builtin::{CANARY, COPY, FILL};
 use crate::device::execute::RunOptions;
-use crate::device::pipelines::{Pipeline, Pipelines, cache_file, user_cache_folder};
+use crate::device::pipelines::{Pipeline, Pipelines, cache_file};
 use crate::device::plan::PlanLimits;
 use crate::device::queue::{Calibration, DeviceQueue, Health, Submission, Submitter, Timeline};
 use crate::device::recording::Recording;
 use crate::device::selector::{Backend, DeviceInfo};
-use crate::device::{CacheFolder, DeviceOptions};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, WordTier};
+use crate::tuning::{self, MsmTunings};
 use serde::Serialize;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -263,8 +264,8 @@ pub struct GpuLimits {
     pub max_binding: u64,
     /// Storage bindings of one dispatch.
     pub max_storage_buffers: u32,
-    /// See [`PlanLimits::pair_sums`].
-    pub pair_sums: bool,
+    /// See [`PlanLimits::msm`].
+    pub msm: MsmTunings,
     /// Workgroup memory, in bytes.
     pub workgroup_bytes: u32,
     /// Invocations of one workgroup.
@@ -280,7 +281,7 @@ impl GpuLimits {
             max_binding: self.max_binding,
             memory: self.memory_budget,
             max_storage_buffers: self.max_storage_buffers,
-            pair_sums: self.pair_sums,
+            msm: self.msm,
         }
     }
 }
@@ -292,7 +293,11 @@ pub(crate) fn set_aside(limit: u64) -> u64 {
 }
 
 /// What an arena on a device may take under these options, and what plans for it keep to.
-fn memory_limits(info: &DeviceInfo, options: &DeviceOptions) -> (ArenaConfig, PlanLimits) {
+fn memory_limits(
+    info: &DeviceInfo,
+    options: &DeviceOptions,
+    msm: MsmTunings,
+) -> (ArenaConfig, PlanLimits) {
     let budget = options.vram_limit.unwrap_or_else(|| default_budget(info)) & !(ALIGNMENT - 1);
     let min_slab = if info.software { 16 << 20 } else { 256 << 20 };
     let slabs = (info.max_binding.min(min_slab), info.max_binding);
@@ -303,7 +308,7 @@ fn memory_limits(info: &DeviceInfo, options: &DeviceOptions) -> (ArenaConfig, Pl
         }),
         memory: config.limits.budget,
         max_storage_buffers: info.max_storage_buffers,
-        pair_sums: info.software && info.tiers.contains(&WordTier::U64),
+        msm,
     };
     (config, plan)
 }
@@ -311,7 +316,8 @@ fn memory_limits(info: &DeviceInfo, options: &DeviceOptions) -> (ArenaConfig, Pl
 impl DeviceInfo {
     /// What memory plans for this device keep to, without opening it.
     pub fn plan_limits(&self, options: &DeviceOptions) -> PlanLimits {
-        memory_limits(self, options).1
+        let (_, msm) = tuning::resolve(self, options);
+        memory_limits(self, options, msm).1
     }
 }
 
@@ -383,7 +389,7 @@ impl GpuDevice {
     ) -> Result<Arc<Self>> {
         use ::wgpu::Features as F;
         let Candidate { info, adapter } = candidate;
-        let tier = options.word_tier.unwrap_or(info.tiers[0]);
+        let (tier, msm) = tuning::resolve(&info, options);
         if !info.tiers.contains(&tier) {
             return Err(Error::Usage(format!(
                 "{info} has no 64-bit integers in shaders; tier {} can not be used",
@@ -417,11 +423,11 @@ impl GpuDevice {
         device.set_device_lost_callback(move |reason, message| {
             lost.set_lost(format!("{reason:?} {message}"));
         });
-        let (config, plan) = memory_limits(&info, options);
+        let (config, plan) = memory_limits(&info, options, msm);
         let limits = GpuLimits {
             max_binding: plan.max_binding,
             max_storage_buffers: plan.max_storage_buffers,
-            pair_sums: plan.pair_sums,
+            msm,
             workgroup_bytes: info.workgroup_bytes,
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             memory_budget: config.limits.budget,
@@ -434,11 +440,8 @@ impl GpuDevice {
             until_refusal: until_refusal.clone(),
         };
         let arena = BufferArena::new(memory, config);
-        let cache = match (&options.cache, features.contains(F::PIPELINE_CACHE)) {
-            (CacheFolder::None, _) | (_, false) => None,
-            (CacheFolder::User, true) => user_cache_folder(),
-            (CacheFolder::At(folder), true) => Some(folder.clone()),
-        };
+        let cache = options.cache.path();
+        let cache = cache.filter(|_| features.contains(F::PIPELINE_CACHE));
         let cache = cache.and_then(|folder| cache_file(&folder, &adapter.get_info()));
         let pipelines = Pipelines::new(
             device.clone(),

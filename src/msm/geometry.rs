@@ -62,8 +62,6 @@ const REDUCTION_PRODUCTS: u64 = 20;
 const MAX_WINDOW: u32 = 20;
 /// Most passes of pairs: the fourth gained nothing on any adapter measured.
 const MAX_PAIR_LEVELS: u32 = 3;
-/// Entries from which on pairs are summed first.
-const MIN_PAIR_ENTRIES: u64 = 1 << 14;
 
 /// Sizes of one multi-scalar multiplication.
 ///
@@ -190,9 +188,8 @@ impl Geometry {
     /// what pairs save, and no more than three times, where what is left costs less than a pass.
     pub fn with_pairs(self, dense: usize) -> Self {
         let per_bucket = dense as u64 * u64::from(self.together) / u64::from(self.buckets);
-        let worth = dense as u64 * u64::from(self.windows) >= MIN_PAIR_ENTRIES && per_bucket >= 4;
         Self {
-            pair_levels: if worth {
+            pair_levels: if per_bucket >= 4 {
                 (per_bucket.ilog2() - 1).min(MAX_PAIR_LEVELS)
             } else {
                 0

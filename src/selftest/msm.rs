@@ -86,16 +86,15 @@ fn on_device<C: GpuCurve>(
     let bits = scalar_bits::<C>();
     let largest = gpu.limits().plan().largest();
     let max_binding = way.max_binding.unwrap_or(largest);
+    let tuning = gpu.limits().msm.of(C::ID);
     let geometry = match way.window {
         Some(c) => Geometry::with_window(n, bits, c, max_binding),
-        None => Geometry::new(n, n, bits, group.point_bytes(C::ID), max_binding),
+        None => tuning.geometry(n, n, bits, group.point_bytes(C::ID), max_binding),
     };
     let geometry = geometry.ok_or_else(|| format!("{n} scalars fit no binding"))?;
     let geometry = geometry.tabled(way.tables, group.affine_bytes(C::ID));
-    let mut geometry = geometry.ok_or_else(|| format!("{n} bases fit no binding"))?;
-    if gpu.limits().pair_sums {
-        geometry = geometry.with_pairs(n);
-    }
+    let geometry = geometry.ok_or_else(|| format!("{n} bases fit no binding"))?;
+    let mut geometry = tuning.passes(group, geometry, n);
     geometry.pair_levels = way.pair_levels.unwrap_or(geometry.pair_levels);
     let mut rec = Recording::new();
     let canonical = |x: &C::Fr| x.into_bigint().to_bytes_le();

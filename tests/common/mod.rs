@@ -198,6 +198,14 @@ pub fn run_selftest(scope: Scope) -> ! {
     run(trials)
 }
 
+/// A kernel's text that does nothing, which is what an invalid pipeline is to some drivers.
+pub fn doing_nothing(wgsl: &str) -> String {
+    let main = wgsl.find("fn main(").expect("an entry point");
+    let body = main + wgsl[main..].find('{').expect("its body") + 1;
+    let (before, after) = wgsl.split_at(body);
+    format!("{before}\n  if (params.launch.zero == 0u) {{ return; }}{after}")
+}
+
 /// Runs trials as the command line says.
 pub fn run(trials: Vec<Trial>) -> ! {
     let _ = env_logger::try_init();
