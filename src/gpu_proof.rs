@@ -7,10 +7,10 @@ use crate::device::recording::{BufferSlice, DownloadId, Recording};
 use crate::device::{GpuDevice, RunOptions, RunOutput};
 use crate::error::{Error, Result};
 use crate::key_layout::{KeyLayout, PartSource, QueryName};
-use crate::msm::{self, Geometry, Group, WindowSums};
+use crate::key_tables::KeyTables;
+use crate::msm::{self, Bases, Geometry, Group, WindowSums};
 use crate::proof::ProofSums;
 use crate::proof_plan::{MemoryBudget, Variant, room};
-use crate::proving_key::QapReduction;
 use crate::witness::Witness;
 use ark_ff::Zero;
 use rayon::prelude::*;
@@ -100,10 +100,7 @@ impl KeyLayout {
         rec.phase("upload");
         rec.upload(w, witness.values.clone());
         let h = self.record_quotient::<C>(&mut rec, &mut parts, w);
-        let h_len = match self.reduction {
-            QapReduction::Circom => self.domain_size,
-            QapReduction::Libsnark => self.domain_size - 1,
-        };
+        let h_len = self.h_len();
         let h = BufferSlice {
             buffer: h,
             offset: 0,
@@ -117,6 +114,7 @@ impl KeyLayout {
             parts: &mut parts,
             chunk,
             max_buffer: variant.max_buffer,
+            multiples: self.multiples_of(variant),
         };
         if h_len > 0 {
             let all = |r: Range<usize>| r.len();
@@ -163,7 +161,7 @@ impl KeyLayout {
             let chosen = budget.choose::<C>(self, device, bytes)?;
             let (planned, downloads) = budget.fit::<C>(self, device, (chosen, bytes), witness)?;
             options.span("plan", start, Instant::now());
-            let kept = self.kept(planned.variant.level);
+            let kept = self.kept(&planned.variant);
             let kept = Some(&kept).filter(|k| !k.parts.is_empty());
             let output = match device.run_with(&planned.recording, planned.plan, kept, options) {
                 Ok(output) => output,
@@ -190,6 +188,8 @@ struct QueryRecorder<'a, 'b> {
     /// Most scalars at a time.
     chunk: usize,
     max_buffer: u64,
+    /// If they are on the device, `chunk` is not used.
+    multiples: Option<&'a KeyTables>,
 }
 
 impl QueryRecorder<'_, '_> {
@@ -212,11 +212,18 @@ impl QueryRecorder<'_, '_> {
         let mut at = 0;
         while at < n {
             // A chunk lies in one part of each query.
-            let len = self.chunk.min(n - at).min(piece - at % piece);
+            let len = match self.multiples {
+                Some(_) => n,
+                None => self.chunk.min(n - at).min(piece - at % piece),
+            };
             let dense = dense(at..at + len);
             let tuning = &self.layout.msm;
-            let geometry = tuning.geometry(len, dense, bits, point, self.max_buffer);
-            let geometry = geometry.expect("the chunk size was chosen to fit");
+            let geometry = match self.multiples {
+                Some(multiples) => multiples.geometry(queries[0]),
+                None => tuning
+                    .geometry(len, dense, bits, point, self.max_buffer)
+                    .expect("the chunk size was chosen to fit"),
+            };
             rec.phase("digit sort");
             let part = match scalars {
                 Scalars::Device(all) => BufferSlice {
@@ -235,13 +242,17 @@ impl QueryRecorder<'_, '_> {
             for (name, sums) in queries.iter().zip(&mut sums) {
                 rec.phase(name.label());
                 sorted.geometry = tuning.passes(name.group(), geometry, dense);
-                let bytes = name.group().affine_bytes(C::ID);
-                let first = (at % piece) as u64 * bytes;
-                let part = self.layout.query(*name).start + at / piece;
-                let bases = self
-                    .parts
-                    .range(rec, part, first..first + len as u64 * bytes);
-                let parts = [(sorted, msm::Bases::AtRest(bases))];
+                let bases = match self.multiples {
+                    Some(multiples) => Bases::Tables(multiples.lists(rec, *name)),
+                    None => {
+                        let bytes = name.group().affine_bytes(C::ID);
+                        let first = (at % piece) as u64 * bytes;
+                        let part = self.layout.query(*name).start + at / piece;
+                        let range = first..first + len as u64 * bytes;
+                        Bases::AtRest(self.parts.range(rec, part, range))
+                    }
+                };
+                let parts = [(sorted, bases)];
                 sums.push(msm::record_sums(rec, C::ID, name.group(), &parts));
             }
             at += len;

@@ -9,12 +9,15 @@ use crate::device::PlanLimits;
 use crate::device::kept::{KeptPart, KeptParts};
 use crate::device::recording::{BufferId, BufferSlice, Recording};
 use crate::error::{Error, Result};
+use crate::key_tables::KeyTables;
 use crate::msm::Group;
+use crate::proof_plan::Variant;
 use crate::proving_key::{ProvingKey, QapReduction};
 use crate::quotient::QuotientTables;
 use crate::row_product::RowPieces;
 use crate::tuning::MsmTuning;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Largest table of the row products: they are brought one after the other if need be.
@@ -69,6 +72,8 @@ pub struct KeyLayout {
     /// Points of a part of a query.
     pub(crate) piece: usize,
     pub(crate) msm: MsmTuning,
+    /// Tables of multiples in the numbers that are worth planning for, the largest first.
+    pub(crate) multiples: Vec<KeyTables>,
     /// Number of parts up to the end of the tables, and of each query.
     ends: [usize; 6],
 }
@@ -145,7 +150,7 @@ impl KeyLayout {
             }
             ends[i + 1] = parts.len();
         }
-        Ok(Self {
+        let mut layout = Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             curve: C::ID,
             reduction: key.reduction,
@@ -157,8 +162,29 @@ impl KeyLayout {
             parts,
             piece,
             msm: limits.msm.of(C::ID),
+            multiples: Vec::new(),
             ends,
-        })
+        };
+        layout.multiples = KeyTables::all::<C>(&layout, limits)?;
+        Ok(layout)
+    }
+
+    /// Scalars of h.
+    pub(crate) fn h_len(&self) -> usize {
+        match self.reduction {
+            QapReduction::Circom => self.domain_size,
+            QapReduction::Libsnark => self.domain_size - 1,
+        }
+    }
+
+    /// The parts before the queries.
+    pub(crate) fn tables_of_rows(&self) -> &[KeptPart] {
+        &self.parts[..self.ends[0]]
+    }
+
+    /// The tables of multiples that a variant uses.
+    pub(crate) fn multiples_of(&self, variant: &Variant) -> Option<&KeyTables> {
+        self.multiples.iter().find(|m| m.count == variant.tables)
     }
 
     /// What arenas know this key by.
@@ -166,11 +192,15 @@ impl KeyLayout {
         self.id
     }
 
-    /// The parts that a device keeps at this level, 0 to [`LEVELS`].
-    pub fn kept(&self, level: usize) -> KeptParts {
+    /// What a device keeps in a variant.
+    pub fn kept(&self, variant: &Variant) -> KeptParts {
+        if let Some(multiples) = self.multiples_of(variant) {
+            return multiples.kept();
+        }
         KeptParts {
             id: self.id,
-            parts: self.parts[..self.kept_count(level)].to_vec(),
+            parts: self.parts[..self.kept_count(variant.level)].to_vec(),
+            computed: Arc::default(),
         }
     }
 

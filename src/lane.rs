@@ -268,7 +268,7 @@ impl Lane {
             memory: Some(MemoryUse {
                 plan: variant.name(),
                 max_buffer_bytes: variant.max_buffer,
-                resident_bytes: layout.kept(variant.level).bytes(),
+                resident_bytes: layout.kept(&variant).bytes(),
                 reserved_bytes: output.report.reserved_bytes,
                 uploaded_bytes: output.report.uploaded_bytes,
             }),

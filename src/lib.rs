@@ -39,6 +39,7 @@ pub mod gpu_proof;
 pub mod host;
 pub mod kernels;
 pub mod key_layout;
+mod key_tables;
 mod lane;
 pub mod msm;
 pub mod ntt;

@@ -40,6 +40,8 @@ pub struct Variant {
     pub max_buffer: u64,
     /// Whether the witness stays until the end, or is brought a second time in chunks.
     pub hold_witness: bool,
+    /// Tables of multiples of each query, all resident; 1: the queries alone.
+    pub tables: u32,
 }
 
 impl Variant {
@@ -49,6 +51,7 @@ impl Variant {
         let kept = match self.level {
             0 => "nothing resident".to_owned(),
             1 => "tables resident".to_owned(),
+            LEVELS if self.tables > 1 => format!("all resident, up to {} multiples", self.tables),
             LEVELS => "all resident".to_owned(),
             n => format!("tables, {} resident", queries[..n - 1].join(", ")),
         };
@@ -150,7 +153,7 @@ impl<'a> Planner<'a> {
             }
         };
         let plan = MemoryPlan::new(&recording, &self.limits, "device")?;
-        let kept = self.layout.kept(variant.level);
+        let kept = self.layout.kept(&variant);
         let work = recording.commands.iter().map(|c| match c {
             Command::Dispatch(d) => d.groups as f64 * d.work_per_group as f64,
             _ => 0.0,
@@ -165,7 +168,7 @@ impl<'a> Planner<'a> {
                 .iter()
                 .map(|p| p.size.next_multiple_of(256))
                 .sum(),
-            transient: plan.bytes,
+            transient: plan.regions_with(&kept.computed).sum(),
             uploaded: plan.uploaded,
             estimate_ms: seconds * 1e3,
         })
@@ -189,6 +192,16 @@ impl<'a> Planner<'a> {
         sizes
     }
 
+    /// The variant with so many multiples.
+    fn tabled(&self, tables: u32) -> Variant {
+        Variant {
+            level: LEVELS,
+            max_buffer: self.limits.max_binding,
+            hold_witness: true,
+            tables,
+        }
+    }
+
     /// The smallest variant, whatever memory there is.
     fn smallest<C: GpuCurve>(&self) -> Result<PlannedVariant> {
         let endless = self.endless();
@@ -198,6 +211,7 @@ impl<'a> Planner<'a> {
                 level: 0,
                 max_buffer,
                 hold_witness: false,
+                tables: 1,
             });
             let better = match (&smallest, &planned) {
                 (Ok(found), Ok(new)) => new.bytes() < found.bytes(),
@@ -221,11 +235,15 @@ impl<'a> Planner<'a> {
         }
         let sizes = self.buffers();
         let mut list = Vec::new();
+        for multiples in &self.layout.multiples {
+            list.push(self.plan::<C>(self.tabled(multiples.count))?);
+        }
         for level in (0..=LEVELS).rev() {
             list.push(self.plan::<C>(Variant {
                 level,
                 max_buffer: sizes[0],
                 hold_witness: true,
+                tables: 1,
             })?);
         }
         for &max_buffer in &sizes[1..] {
@@ -233,6 +251,7 @@ impl<'a> Planner<'a> {
                 level: 0,
                 max_buffer,
                 hold_witness: false,
+                tables: 1,
             }) && list
                 .last()
                 .is_none_or(|last| planned.bytes() < last.bytes())
@@ -257,6 +276,7 @@ impl<'a> Planner<'a> {
                         level,
                         max_buffer,
                         hold_witness,
+                        tables: 1,
                     };
                     // What has a buffer larger than the memory has no plan.
                     let planned = self.plan::<C>(variant);
@@ -289,6 +309,18 @@ impl<'a> Planner<'a> {
             {
                 // Keeping less only costs more.
                 break;
+            }
+        }
+        // Multiples only where two proofs fit beside them: they are for many proofs.
+        for multiples in &self.layout.multiples {
+            let planned = self.plan::<C>(self.tabled(multiples.count));
+            let fits = |p: &PlannedVariant| p.resident + 2 * p.transient <= budget;
+            if let Some(planned) = planned.ok().filter(fits)
+                && best
+                    .as_ref()
+                    .is_none_or(|(cost, _)| planned.estimate_ms < *cost)
+            {
+                best = Some((planned.estimate_ms, planned));
             }
         }
         if let Some((_, planned)) = best {
@@ -377,7 +409,7 @@ impl MemoryBudget {
         options: &RunOptions,
     ) -> Result<()> {
         let bytes = room(device);
-        let kept = layout.kept(self.choose::<C>(layout, device, bytes)?.level);
+        let kept = layout.kept(&self.choose::<C>(layout, device, bytes)?);
         let nothing = Recording::new();
         device
             .run_with(&nothing, device.plan(&nothing)?, Some(&kept), options)
@@ -399,7 +431,8 @@ impl MemoryBudget {
         let record = |variant: &Variant| -> Result<_> {
             let (recording, downloads) = layout.record_proof::<C>(witness, variant)?;
             let plan = device.plan(&recording)?;
-            let bytes = layout.kept(variant.level).bytes() + plan.bytes;
+            let kept = layout.kept(variant);
+            let bytes = kept.bytes() + plan.regions_with(&kept.computed).sum::<u64>();
             Ok((recording, downloads, plan, bytes))
         };
         let mut recorded = record(&variant);

@@ -188,6 +188,10 @@ pub struct RawDevice {
     /// Device memory to use at most, as 16GiB or 900MiB
     #[arg(long, value_name = "SIZE")]
     vram_limit: Option<String>,
+    /// Tables of multiples of the key to keep on the device at most, 1 to 16: for many proofs of one
+    /// key, where there is memory for so many times its size
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub tables: u32,
     /// Host memory to use at most
     #[arg(long, value_name = "SIZE")]
     host_limit: Option<String>,
@@ -295,6 +299,8 @@ pub struct DeviceChoice {
     /// At least one; more for `prove` alone.
     pub selectors: Vec<DeviceSelector>,
     pub vram_limit: Option<u64>,
+    /// Tables of multiples at most.
+    pub tables: u32,
     pub host_limit: Option<u64>,
     /// Whether the CPU takes over.
     pub fallback: bool,
@@ -492,6 +498,7 @@ impl RawDevice {
         Ok(DeviceChoice {
             selectors,
             vram_limit: limit(self.vram_limit)?,
+            tables: self.tables,
             host_limit: limit(self.host_limit)?,
             fallback,
             word_tier: word_tier(&self.word_tier)?,

@@ -86,9 +86,6 @@ pub struct RawMsm {
     /// Forces the passes that sum pairs before the rest is accumulated
     #[arg(long, value_name = "PASSES")]
     pairs: Option<u32>,
-    /// Most tables of multiples, computed before the clock starts; 1: the bases alone
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    tables: u32,
 }
 
 #[derive(Debug, Args)]
@@ -140,7 +137,7 @@ impl RawBench {
                     form: bench_msm::Form {
                         window: raw.window,
                         pairs: raw.pairs,
-                        tables: raw.tables,
+                        tables: raw.timed.common.device.tables,
                     },
                 };
                 (raw.timed, what)

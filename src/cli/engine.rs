@@ -32,6 +32,7 @@ pub fn device_options(choice: &DeviceChoice) -> DeviceOptions {
     DeviceOptions {
         vram_limit: choice.vram_limit,
         word_tier: choice.word_tier,
+        tables: choice.tables,
         tuning: choice.tuning.clone(),
         ..DeviceOptions::default()
     }

@@ -106,14 +106,16 @@ impl GpuDevice {
         options.span("compile", started, compiled);
         let config = self.arena.config();
         let fills = kept.map(|k| k.uploads(FILL_PIECE)).unwrap_or_default();
+        let computed = kept.map(|k| k.computed.clone()).unwrap_or_default();
         let uploads = fills.iter().chain([recording]);
+        let uploads = uploads.chain(computed.iter().map(|(r, _)| r));
         let uploads = uploads.map(|r| chunks(r, config.chunk)).max().unwrap_or(0);
         let downloads = plan.downloaded.div_ceil(config.chunk) + recording.downloads() as u64;
         // Half for each of two runs, one on the device and one getting ready. Whatever is filled
         // while the device computes need not be waited for when it is done. Results are small.
         let share = |all: u32, runs: u32| u64::from((all / runs).max(1));
         let request = Request {
-            regions: plan.regions.iter().copied().chain([ALIGNMENT]).collect(),
+            regions: plan.regions_with(&computed).chain([ALIGNMENT]).collect(),
             uploads: (uploads as u64).min(share(config.limits.uploads, 2)) as u32,
             downloads: downloads.min(share(config.limits.downloads, 4)) as u32,
             pages: PAGES,
@@ -124,10 +126,13 @@ impl GpuDevice {
         let reserved = Instant::now();
         options.span("reserve wait", compiled, reserved);
         if memory.fills() {
-            for fill in &fills {
-                let plan = self.plan(fill)?;
-                let none = Run::pipelines(self, fill)?;
-                let parts = (fill, &plan, &none);
+            let planned = |f| -> Result<(&Recording, MemoryPlan)> { Ok((f, self.plan(f)?)) };
+            let uploads = fills.iter().map(planned);
+            let rest = computed.iter().map(|(f, plan)| Ok((f, plan.clone())));
+            for fill in uploads.chain(rest) {
+                let (fill, plan) = fill?;
+                let pipelines = Run::pipelines(self, fill)?;
+                let parts = (fill, &plan, &pipelines);
                 Run::new(self, parts, options, memory.clone(), Instant::now())?.execute()?;
             }
             memory.filled();

@@ -1,9 +1,11 @@
 //! What of a key stays on the device between runs.
 
 use crate::bytes::Bytes;
+use crate::device::MemoryPlan;
 use crate::device::allocator::align;
 use crate::device::ledger::KeptSizes;
 use crate::device::recording::{BufferSlice, Recording};
+use std::sync::Arc;
 
 /// One part: a device buffer that recordings name by its index ([`Recording::kept`]).
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub struct KeptParts {
     /// The same number for the same content.
     pub id: u64,
     pub parts: Vec<KeptPart>,
+    /// What computes the parts that have no content, all of them, with its memory.
+    pub computed: Arc<[(Recording, MemoryPlan)]>,
 }
 
 impl KeptPart {
@@ -67,12 +71,15 @@ impl KeptParts {
         }
     }
 
-    /// Recordings that upload all of it, each at most `piece` bytes, so that runs of others come
-    /// between.
+    /// Recordings that upload the parts with content, each at most `piece` bytes, so that runs of
+    /// others come between.
     pub(super) fn uploads(&self, piece: u64) -> Vec<Recording> {
         let mut recordings = Vec::new();
         let (mut rec, mut recorded) = (Recording::new(), 0);
         for (i, part) in self.parts.iter().enumerate() {
+            if part.content.is_empty() && !self.computed.is_empty() {
+                continue;
+            }
             let mut start = 0;
             while start < part.size {
                 let end = part.size.min(start + piece - recorded);

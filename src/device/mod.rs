@@ -53,6 +53,11 @@ pub struct DeviceOptions {
     /// Where choices come from that were measured on the adapter: the tier, unless it is forced,
     /// and how multi-scalar multiplications go.
     pub tuning: TuningSource,
+    /// Most tables of multiples for each query of a key, the query itself among them: 1, 2, 4, 8
+    /// or 16. Proofs get faster (`benches/RESULTS.md`), a key takes that many times its size of the
+    /// device's memory, if there is room, and longer to bring there. Worth it for many proofs of one
+    /// key. 1 by default.
+    pub tables: u32,
     /// Compiles shaders with checks of bounds and loops: for tests.
     pub checked_shaders: bool,
     /// How long one submission is to take.
@@ -80,6 +85,7 @@ impl Default for DeviceOptions {
             vram_limit: None,
             word_tier: None,
             tuning: TuningSource::Cached,
+            tables: 1,
             checked_shaders: false,
             submission: Duration::from_millis(100),
             timeout: wgpu::DEFAULT_TIMEOUT,

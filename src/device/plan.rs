@@ -25,6 +25,8 @@ pub struct PlanLimits {
     pub max_storage_buffers: u32,
     /// How multi-scalar multiplications go.
     pub msm: MsmTunings,
+    /// Most tables of multiples of a key's bases, the bases themselves among them.
+    pub tables: u32,
 }
 
 impl PlanLimits {
@@ -143,6 +145,18 @@ pub fn check(recording: &Recording, limits: &PlanLimits) -> Result<()> {
 }
 
 impl MemoryPlan {
+    /// Regions for this plan and for others that run before it in the same memory.
+    pub fn regions_with(&self, others: &[(Recording, MemoryPlan)]) -> impl Iterator<Item = u64> {
+        let mut regions = self.regions.clone();
+        for (_, other) in others {
+            regions.resize(regions.len().max(other.regions.len()), 0);
+            for (region, other) in regions.iter_mut().zip(&other.regions) {
+                *region = (*region).max(*other);
+            }
+        }
+        regions.into_iter()
+    }
+
     /// Plans `recording` for a device.
     ///
     /// Buffers are placed largest first, each at the lowest offset that is free during its whole
@@ -315,6 +329,7 @@ mod tests {
     };
     const LIMITS: PlanLimits = PlanLimits {
         max_binding: 1 << 20,
+        tables: 1,
         memory: u64::MAX,
         max_storage_buffers: 8,
         msm: MsmTunings {

@@ -266,6 +266,8 @@ pub struct GpuLimits {
     pub max_storage_buffers: u32,
     /// See [`PlanLimits::msm`].
     pub msm: MsmTunings,
+    /// See [`PlanLimits::tables`].
+    pub tables: u32,
     /// Workgroup memory, in bytes.
     pub workgroup_bytes: u32,
     /// Invocations of one workgroup.
@@ -282,6 +284,7 @@ impl GpuLimits {
             memory: self.memory_budget,
             max_storage_buffers: self.max_storage_buffers,
             msm: self.msm,
+            tables: self.tables,
         }
     }
 }
@@ -309,6 +312,7 @@ fn memory_limits(
         memory: config.limits.budget,
         max_storage_buffers: info.max_storage_buffers,
         msm,
+        tables: options.tables,
     };
     (config, plan)
 }
@@ -426,6 +430,7 @@ impl GpuDevice {
         let (config, plan) = memory_limits(&info, options, msm);
         let limits = GpuLimits {
             max_binding: plan.max_binding,
+            tables: plan.tables,
             max_storage_buffers: plan.max_storage_buffers,
             msm,
             workgroup_bytes: info.workgroup_bytes,
