@@ -33,7 +33,7 @@ use crate::kernels::Kernel;
 use crate::scan::record_scan;
 
 /// Slots that a thread of `msm_merge` takes.
-const MERGE_RUN: u32 = 8;
+const MERGE_RUN: u32 = 4;
 const GROUP_THREADS: u32 = 64;
 
 /// Scalars sorted by set of buckets and digit, on the device.

@@ -267,6 +267,14 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// `OutOfMemory` with the bytes of the smallest one.
     pub fn choose<C: GpuCurve>(&self, budget: u64, device: &str) -> Result<PlannedVariant> {
+        // Who asks for multiples gets as many as leave room for two proofs: they are for many.
+        for multiples in &self.layout.multiples {
+            let planned = self.plan::<C>(self.tabled(multiples.count));
+            let fits = |p: &PlannedVariant| p.resident + 2 * p.transient <= budget;
+            if let Some(planned) = planned.ok().filter(fits) {
+                return Ok(planned);
+            }
+        }
         let sizes = self.buffers();
         let mut best: Option<(f64, PlannedVariant)> = None;
         for level in (0..=LEVELS).rev() {
@@ -309,18 +317,6 @@ impl<'a> Planner<'a> {
             {
                 // Keeping less only costs more.
                 break;
-            }
-        }
-        // Multiples only where two proofs fit beside them: they are for many proofs.
-        for multiples in &self.layout.multiples {
-            let planned = self.plan::<C>(self.tabled(multiples.count));
-            let fits = |p: &PlannedVariant| p.resident + 2 * p.transient <= budget;
-            if let Some(planned) = planned.ok().filter(fits)
-                && best
-                    .as_ref()
-                    .is_none_or(|(cost, _)| planned.estimate_ms < *cost)
-            {
-                best = Some((planned.estimate_ms, planned));
             }
         }
         if let Some((_, planned)) = best {

@@ -77,6 +77,9 @@ pub struct RawMsm {
     /// g1 or g2
     #[arg(long, default_value = "g1")]
     group: String,
+    /// Scalars and bases, instead of a power of two
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
+    points: Option<u32>,
     /// uniform, zeros, ones, equal, minus-one, boolean or witness (90 % of 0 and 1)
     #[arg(long, default_value = "uniform")]
     scalars: String,
@@ -135,6 +138,7 @@ impl RawBench {
                     scalars,
                     name: raw.scalars,
                     form: bench_msm::Form {
+                        points: raw.points,
                         window: raw.window,
                         pairs: raw.pairs,
                         tables: raw.timed.common.device.tables,
@@ -311,7 +315,7 @@ fn bench_msm<C: GpuCurve>(
     kind: Scalars,
     form: &bench_msm::Form,
 ) -> Result<Value> {
-    let n = 1usize << log2;
+    let n = form.points.map_or(1 << log2, |n| n as usize);
     let mut rng = StdRng::seed_from_u64(9);
     let (a, b) = (C::Fr::rand(&mut rng), C::Fr::rand(&mut rng));
     let bases: Bytes = match group {
@@ -341,7 +345,7 @@ fn bench_msm<C: GpuCurve>(
         .into();
     drop(scalars);
     let mut line = json!({
-        "bench": "msm", "curve": C::ID.name(), "log2": log2, "scalars": "",
+        "bench": "msm", "curve": C::ID.name(), "log2": log2, "points": n, "scalars": "",
         "group": match group { Group::G1 => "g1", Group::G2 => "g2" },
         "resident": true,
     });

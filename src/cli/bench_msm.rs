@@ -12,6 +12,8 @@ use std::time::Instant;
 /// What the command line asks for.
 #[derive(Debug)]
 pub struct Form {
+    /// Scalars, if not a power of two.
+    pub points: Option<u32>,
     /// Bits of a digit.
     pub window: Option<u32>,
     /// Passes that sum pairs.
@@ -58,6 +60,7 @@ impl OnDevice {
         let bits = msm::scalar_bits::<C>();
         let point = group.point_bytes(C::ID);
         let tuning = gpu.limits().msm.of(C::ID);
+        let entries = |g: &Geometry| 4 * u64::from(g.n) * u64::from(g.windows);
         let fits = |len: usize| {
             let dense = (input.dense * len).div_ceil(n);
             let geometry = match (form.window, form.tables) {
@@ -67,38 +70,45 @@ impl OnDevice {
                 (None, 0 | 1) => tuning.geometry(len, dense, bits, point, max_binding),
                 (None, tables) => Geometry::with_tables(len, bits, point, max_binding, tables),
             };
-            let entries = |g: &Geometry| 4 * len as u64 * u64::from(g.windows);
-            geometry
-                .filter(|g| len as u64 * affine <= max_binding && entries(g) <= max_binding)
-                .map(|g| match form.pairs {
+            geometry.filter(|g| len as u64 * affine <= max_binding && entries(g) <= max_binding)
+        };
+        // As few chunks as fit, of about the same size; chunks begin at multiples of 8.
+        let chunk = (1..=n.div_ceil(1024))
+            .map(|chunks| n.div_ceil(chunks).next_multiple_of(8).min(n))
+            .find_map(|len| fits(len).map(|g| (len, g)));
+        let none = || Error::Usage("no geometry for this size on this device".to_owned());
+        let (chunk, geometry) = chunk.ok_or_else(none)?;
+        // The last chunk may be shorter; all have the same windows.
+        let geometries: Vec<Geometry> = (0..n)
+            .step_by(chunk)
+            .map(|start| {
+                let len = chunk.min(n - start);
+                let dense = (input.dense * len).div_ceil(n);
+                let g = Geometry {
+                    n: len as u32,
+                    ..geometry
+                };
+                match form.pairs {
                     Some(levels) => Geometry {
                         pair_levels: levels.min(20),
                         ..g
                     },
                     None => tuning.passes(group, g, dense),
-                })
-        };
-        let mut chunk = n;
-        while fits(chunk).is_none() && chunk > 1024 {
-            chunk /= 2;
-        }
-        let none = || Error::Usage("no geometry for this size on this device".to_owned());
-        let geometry = fits(chunk).ok_or_else(none)?;
+                }
+            })
+            .collect();
+        let geometry = geometries[0];
         let slices = |bytes: &Bytes, each: usize| -> Vec<(&'static str, Bytes)> {
-            (0..n / chunk)
-                .map(|i| {
-                    (
-                        "bench",
-                        bytes.slice(i * chunk * each..(i + 1) * chunk * each),
-                    )
-                })
+            (0..n)
+                .step_by(chunk)
+                .map(|at| ("bench", bytes.slice(at * each..n.min(at + chunk) * each)))
                 .collect()
         };
         let scalars = gpu.upload_resident(&slices(input.scalars, 32), options)?;
         let bases = slices(input.bases, affine as usize);
         let start = Instant::now();
         let mut lists: Vec<Vec<ResidentBuffer>> = Vec::new();
-        for bases in bases {
+        for (bases, geometry) in bases.into_iter().zip(&geometries) {
             let at_rest = gpu.upload_resident(&[bases], options)?;
             if form.tables <= 1 {
                 lists.push(at_rest);
@@ -110,7 +120,7 @@ impl OnDevice {
             let mut rec = Recording::new();
             let slices: Vec<_> = chunk_lists.iter().map(|l| whole(&mut rec, l)).collect();
             let bases = whole(&mut rec, &at_rest[0]);
-            msm::record_tables(&mut rec, C::ID, group, &geometry, bases, &slices);
+            msm::record_tables(&mut rec, C::ID, group, geometry, bases, &slices);
             gpu.run(&rec, options)?;
             lists.push(chunk_lists);
         }
@@ -121,21 +131,22 @@ impl OnDevice {
         let parts: Vec<_> = lists
             .iter()
             .zip(&scalars)
-            .map(|(lists, scalars)| {
+            .zip(&geometries)
+            .map(|((lists, scalars), geometry)| {
                 let scalars = whole(&mut rec, scalars);
                 let bases = lists.iter().map(|l| whole(&mut rec, l)).collect::<Vec<_>>();
                 let bases = match form.tables {
                     0 | 1 => Bases::AtRest(bases[0]),
                     _ => Bases::Tables(bases),
                 };
-                (msm::record_sort(&mut rec, C::ID, scalars, geometry), bases)
+                (msm::record_sort(&mut rec, C::ID, scalars, *geometry), bases)
             })
             .collect();
         msm::record_sums(&mut rec, C::ID, group, &parts);
         Ok(Self {
             geometry,
             recording: rec,
-            chunks: n / chunk,
+            chunks: geometries.len(),
             table_ms,
             table_bytes,
         })
