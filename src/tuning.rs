@@ -42,13 +42,12 @@ pub struct MsmTuning {
 }
 
 impl MsmTuning {
-    /// What holds where nothing was measured. With 64-bit words pairs win; on cards where there are
-    /// enough of them to fill the device (`benches/RESULTS.md`).
+    /// What holds where nothing was measured. Pairs win; on cards where there are enough of them to
+    /// fill the device (`benches/RESULTS.md`).
     pub fn default_for(info: &DeviceInfo) -> Self {
-        let pairs = info.tiers.contains(&WordTier::U64);
         Self {
-            pairs_g1: pairs,
-            pairs_g2: pairs,
+            pairs_g1: true,
+            pairs_g2: true,
             window_shift: 0,
             pairs_from: if info.software { 1 << 14 } else { 1 << 22 },
         }
