@@ -6,20 +6,29 @@ use crate::error::Result;
 use ark_ec::AdditiveGroup;
 use ark_ec::short_weierstrass::{Projective, SWCurveConfig};
 use ark_ff::{PrimeField, Zero};
+use rayon::prelude::*;
 
-/// Σ_s 2^(c·s)·(S_s + Σ_k 2^k·T_{s,k}) over sets of buckets, by Horner's rule over all bit positions.
+/// Σ_s 2^(c·s)·(S_s + Σ_k 2^k·T_{s,k}) over sets of buckets: each set on a thread of its own, then
+/// Horner's rule over the sets.
 fn combine<P: SWCurveConfig>(points: &[Projective<P>], g: &Geometry) -> Projective<P> {
     let c = g.set_points() as usize;
-    let mut sum = Projective::<P>::zero();
-    for set in points.chunks_exact(c).rev() {
-        for k in (0..c).rev() {
-            sum.double_in_place();
-            // Bit k of the bucket index; the topmost bit position of a set has no T.
-            if k + 1 < c {
-                sum += set[k + 1];
+    let sets: Vec<_> = points
+        .par_chunks_exact(c)
+        .map(|set| {
+            let mut sum = Projective::<P>::zero();
+            for t in set[1..].iter().rev() {
+                sum.double_in_place();
+                sum += t;
             }
+            sum + set[0]
+        })
+        .collect();
+    let mut sum = Projective::<P>::zero();
+    for set in sets.iter().rev() {
+        for _ in 0..c {
+            sum.double_in_place();
         }
-        sum += set[0];
+        sum += set;
     }
     sum
 }
