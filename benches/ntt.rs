@@ -70,12 +70,15 @@ impl OnDevice {
         let limbs = problem.coefficients.iter().flat_map(C::fr_montgomery);
         let bytes: Vec<u8> = limbs.flat_map(|limb| limb.to_le_bytes()).collect();
         let tables = TransformTables::new::<C>(log2, ROOTS, false).expect("a domain");
-        let data = [
+        let mut data = vec![
             ("data", bytes.into()),
             ("roots", tables.stage_roots.clone()),
             ("powers", tables.powers.low.clone()),
             ("powers", tables.powers.high.clone()),
         ];
+        if tables.block_log > 0 {
+            data.push(("roots", tables.block_roots.clone()));
+        }
         let resident = gpu.upload_resident(&data, &RunOptions::default());
         let resident = resident.expect("room for it");
         let record = |check: bool| {
@@ -89,6 +92,7 @@ impl OnDevice {
                     low: ids[2],
                     high: ids[3],
                 },
+                blocks: ids.get(4).map(|roots| (tables.block_log, *roots)),
             };
             let whole = rec.whole(ids[0]);
             let order = Order::NaturalToReversed;

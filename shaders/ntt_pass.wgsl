@@ -3,12 +3,15 @@
 // A pass does the stages of the sub-transform of length 2^stages at stride 2^stride_log of every
 // block of 2^(stages + stride_log) elements. Decimation in frequency (inverse = any root table)
 // runs the passes from the widest block down and takes natural to bit-reversed order; decimation
-// in time runs them back and takes bit-reversed to natural order. Between passes every element is
-// multiplied by a power of the root (Gentleman, Sande 1966; Bailey 1990, "FFTs in external or
-// hierarchical memory"), here by two factors from short tables: w^e = high[e >> h]·low[e mod 2^h].
+// in time runs them back and takes bit-reversed to natural order.
 //
-// Powers (power_mode): 0 none; 1 between passes; 2 the element's natural index (a coset shift with
-// the scaling folded into the table).
+// What a strided pass has besides the roots of its rows: either its butterflies take their roots by
+// the position in the whole block, from a table of those of the largest block (power_mode 3), and
+// every product is a butterfly's; or, for blocks whose table would be large, every element is
+// multiplied by a power of the root between passes (power_mode 1; Gentleman, Sande 1966; Bailey
+// 1990, "FFTs in external or hierarchical memory"), by two factors from short tables,
+// w^e = high[e >> h]·low[e mod 2^h]. Mode 2 multiplies so by a power to the element's natural index
+// (a coset shift with the scaling folded into the table); 0: nothing.
 #import launch
 struct Params {
   launch: Launch,
@@ -18,7 +21,8 @@ struct Params {
   // 0: decimation in frequency, powers after the stages; 1: in time, powers before.
   in_time: u32,
   power_mode: u32,
-  // Shift between the halves of the tables' exponent.
+  // Shift between the halves of the tables' exponent. Mode 3: log2 of the order of the root whose
+  // powers powers_low has, half of them.
   low_log: u32,
   // Store to the bit-reversed index.
   store_reversed: u32,
@@ -70,6 +74,8 @@ fn exponent(i: u32, pos: u32) -> u32 {
   return (row * within) << (params.log_n - params.stages - params.stride_log);
 }
 
+fn has_powers() -> bool { return params.power_mode == 1u || params.power_mode == 2u; }
+
 fn times_power(a: Fr, i: u32, pos: u32) -> Fr {
   let e = exponent(i, pos);
   // One multiplication site for both factors.
@@ -93,8 +99,20 @@ fn butterfly(x: Fr, y: Fr, root: Fr) -> Pair {
   return Pair(fr_add(x, y), fr_mul(fr_sub(x, y), root));
 }
 
-// The j-th power of the root of order 2^(d + 1).
-fn stage_root(j: u32, d: u32) -> Fr { return fr_load_up_stage_roots(j << (${TILE_LOG - 1}u - d)); }
+// The root of a butterfly of row j within its group of 2^(d + 1) rows, in column `within` of its
+// block: the j-th power of the root of order 2^(d + 1), in mode 3 with the column's part.
+fn stage_root(j: u32, d: u32, within: u32) -> Fr {
+  if (params.power_mode == 3u) {
+    let offset = (j << params.stride_log) + within;
+    return fr_load_up_powers_low(offset << (params.low_log - 1u - d - params.stride_log));
+  }
+  return fr_load_up_stage_roots(j << (${TILE_LOG - 1}u - d));
+}
+// The column of the block that the k-th butterfly of tile g is in.
+fn column_within(g: u32, k: u32) -> u32 {
+  let column = (g << params.columns_log) + (k & ((1u << params.columns_log) - 1u));
+  return column & ((1u << params.stride_log) - 1u);
+}
 
 // Of the k-th butterfly over rows 2^d apart, of 2^radix_log elements: the row within its group, and
 // the index of its first element.
@@ -113,7 +131,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   for (var i = local; i < size; i += THREADS) {
     let pos = position(g, i);
     var a = fr_load_source(pos);
-    if (params.in_time == 1u && params.power_mode != 0u) { a = times_power(a, i, pos); }
+    if (params.in_time == 1u && has_powers()) { a = times_power(a, i, pos); }
     tile_store(i, a);
   }
   // An odd stage out first, then two stages at a time: half the traffic of the tile, half the
@@ -126,7 +144,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var k = local; k < (size >> 1u); k += THREADS) {
       let i0 = tile_index(k, d, 1u);
       let i1 = i0 + (1u << (d + params.columns_log));
-      let pair = butterfly(tile_load(i0), tile_load(i1), stage_root(row_index(k, d), d));
+      let pair = butterfly(tile_load(i0), tile_load(i1), stage_root(row_index(k, d), d, column_within(g, k)));
       tile_store(i0, pair.x);
       tile_store(i1, pair.y);
     }
@@ -143,9 +161,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var k = local; k < (size >> 2u); k += THREADS) {
       let i0 = tile_index(k, e, 2u);
       let j = row_index(k, e);
-      let narrow = stage_root(j, e);
-      let wide = stage_root(j, d);
-      let wide_next = stage_root(j + (1u << e), d);
+      let within = column_within(g, k);
+      let narrow = stage_root(j, e, within);
+      let wide = stage_root(j, d, within);
+      let wide_next = stage_root(j + (1u << e), d, within);
       var root0 = wide;
       var root1 = wide_next;
       var root2 = narrow;
@@ -170,7 +189,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   for (var i = local; i < size; i += THREADS) {
     let pos = position(g, i);
     var a = tile_load(i);
-    if (params.in_time == 0u && params.power_mode != 0u) { a = times_power(a, i, pos); }
+    if (params.in_time == 0u && has_powers()) { a = times_power(a, i, pos); }
     var to = pos;
     if (params.store_reversed == 1u) { to = reverse_low_bits(pos, params.log_n); }
     fr_store_target_(to, a);

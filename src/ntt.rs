@@ -9,9 +9,12 @@ use crate::device::recording::{BufferId, BufferSlice, Dispatch, Recording};
 use crate::domain::{Domain, RootConvention};
 use crate::kernels::{Kernel, NTT_TILE_LOG};
 use ark_ff::{Field, One};
+use rayon::prelude::*;
 
 /// Most stages of a pass whose tile has columns: leaves 4 neighbouring elements (128 bytes) a row.
 const STRIDED_STAGES: u32 = NTT_TILE_LOG - 2;
+/// log2 of the largest block whose roots are in a table by position: 64 MiB.
+const MAX_BLOCK_LOG: u32 = 22;
 
 /// One pass: `stages` stages at stride `2^stride_log`, on tiles of `2^(stages + columns_log)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +97,27 @@ pub struct TransformTables {
     /// The first half of the powers of the root of the tile's order.
     pub stage_roots: Bytes,
     pub powers: PowerTable,
+    /// The first half of the powers of the root of order 2^block_log, that of the largest block of a
+    /// strided pass which is not too large; empty if no pass has one.
+    pub block_roots: Bytes,
+    pub block_log: u32,
+}
+
+/// base^0 to base^(n − 1).
+fn first_powers<C: GpuCurve>(base: C::Fr, n: usize) -> Vec<u8> {
+    const PART: usize = 1 << 12;
+    (0..n.div_ceil(PART))
+        .into_par_iter()
+        .flat_map_iter(|part| {
+            let mut out = Vec::with_capacity(32 * PART);
+            let mut x = base.pow([(part * PART) as u64]);
+            for _ in part * PART..n.min((part + 1) * PART) {
+                push_scalar::<C>(&x, &mut out);
+                x *= base;
+            }
+            out
+        })
+        .collect()
 }
 
 impl TransformTables {
@@ -116,8 +140,17 @@ impl TransformTables {
             push_scalar::<C>(&x, &mut stage_roots);
             x *= stage_root;
         }
+        let blocks = passes(log_n).into_iter().filter(|p| p.stride_log > 0);
+        let block_log = blocks.map(|p| p.stages + p.stride_log);
+        let block_log = block_log.filter(|log| *log <= MAX_BLOCK_LOG).max();
+        let block_roots = match block_log {
+            Some(log) => first_powers::<C>(root(log)?, 1 << (log - 1)),
+            None => Vec::new(),
+        };
         Some(Self {
             log_n,
+            block_log: block_log.unwrap_or(0),
+            block_roots: block_roots.into(),
             stage_roots: stage_roots.into(),
             powers: PowerTable::new::<C>(root(log_n)?, C::Fr::one(), log_n),
         })
@@ -138,6 +171,8 @@ pub struct TransformBuffers {
     pub log_n: u32,
     pub stage_roots: BufferId,
     pub powers: PowerBuffers,
+    /// [`TransformTables::block_log`] and the roots, if there are any.
+    pub blocks: Option<(u32, BufferId)>,
 }
 
 /// Uploads bytes into a new buffer of the recording.
@@ -166,6 +201,12 @@ impl TransformTables {
             log_n: self.log_n,
             stage_roots: upload(rec, "stage roots", &self.stage_roots),
             powers: self.powers.upload(rec),
+            blocks: (self.block_log > 0).then(|| {
+                (
+                    self.block_log,
+                    upload(rec, "block roots", &self.block_roots),
+                )
+            }),
         }
     }
 }
@@ -210,8 +251,15 @@ pub fn record_transform<C: GpuCurve>(
     let mut from = source;
     for (i, pass) in list.iter().enumerate() {
         let last = i + 1 == list.len();
+        let block_log = pass.stages + pass.stride_log;
         let (mode, powers) = match (pass.stride_log > 0, finish.powers) {
-            (true, _) => (1, tables.powers),
+            (true, _) => match tables.blocks {
+                Some((low_log, low)) if block_log <= low_log => {
+                    let high = tables.powers.high;
+                    (3, PowerBuffers { low_log, low, high })
+                }
+                _ => (1, tables.powers),
+            },
             (false, Some(p)) => (2, p),
             (false, None) => (0, tables.powers),
         };

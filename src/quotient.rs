@@ -32,6 +32,9 @@ pub(crate) struct QuotientTables<B> {
     coset_high: B,
     /// shift^−e / n · 2^−256, for the libsnark reduction.
     uncoset: Option<(B, B)>,
+    /// Roots by position, inverse and forward, and log2 of their order.
+    blocks: Option<(B, B)>,
+    block_log: u32,
     /// The factor of the quotient kernel.
     factor: B,
 }
@@ -89,6 +92,8 @@ impl QuotientTables<Bytes> {
             coset_low: coset.low,
             coset_high: coset.high,
             uncoset,
+            block_log: forward.block_log,
+            blocks: (forward.block_log > 0).then_some((inverse.block_roots, forward.block_roots)),
             factor: factor_bytes.into(),
         })
     }
@@ -118,6 +123,8 @@ impl<T> QuotientTables<T> {
             coset_high: next(),
             factor: next(),
             uncoset: self.uncoset.as_ref().map(|_| (next(), next())),
+            blocks: self.blocks.as_ref().map(|_| (next(), next())),
+            block_log: self.block_log,
         }
     }
     /// Calls `f` with each table, in the order of [`Self::map`].
@@ -135,9 +142,9 @@ impl<T> QuotientTables<T> {
         ]
         .into_iter()
         .for_each(&mut *f);
-        if let Some((low, high)) = &self.uncoset {
-            f(low);
-            f(high);
+        for (first, second) in [&self.uncoset, &self.blocks].into_iter().flatten() {
+            f(first);
+            f(second);
         }
     }
 }
@@ -189,11 +196,13 @@ impl KeyLayout {
             log_n: t.log_n,
             stage_roots: t.inverse_roots.buffer,
             powers: powers(t.inverse_low, t.inverse_high),
+            blocks: t.blocks.map(|(inverse, _)| (t.block_log, inverse.buffer)),
         };
         let forward = TransformBuffers {
             log_n: t.log_n,
             stage_roots: t.forward_roots.buffer,
             powers: powers(t.forward_low, t.forward_high),
+            blocks: t.blocks.map(|(_, forward)| (t.block_log, forward.buffer)),
         };
         let coset = powers(t.coset_low, t.coset_high);
         for v in [a, b, c] {

@@ -431,15 +431,16 @@ fn bench_ntt<C: GpuCurve>(
         ..RunOptions::default()
     };
     let tables = TransformTables::new::<C>(log2, roots, false).ok_or_else(no_domain)?;
-    let data = gpu.upload_resident(
-        &[
-            ("data", bytes),
-            ("roots", tables.stage_roots.clone()),
-            ("powers", tables.powers.low.clone()),
-            ("powers", tables.powers.high.clone()),
-        ],
-        &options,
-    )?;
+    let mut data = vec![
+        ("data", bytes),
+        ("roots", tables.stage_roots.clone()),
+        ("powers", tables.powers.low.clone()),
+        ("powers", tables.powers.high.clone()),
+    ];
+    if tables.block_log > 0 {
+        data.push(("roots", tables.block_roots.clone()));
+    }
+    let data = gpu.upload_resident(&data, &options)?;
     let record = |download: bool| {
         let mut rec = Recording::new();
         let ids: Vec<_> = data.iter().map(|d| rec.resident("bench", d)).collect();
@@ -451,6 +452,7 @@ fn bench_ntt<C: GpuCurve>(
                 low: ids[2],
                 high: ids[3],
             },
+            blocks: ids.get(4).map(|roots| (tables.block_log, *roots)),
         };
         let whole = rec.whole(ids[0]);
         let order = Order::NaturalToReversed;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Values to coefficients, and to values on a coset, in both root conventions, at sizes of one and
 /// of several passes.
 pub(super) fn transforms<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    let small: &[u32] = &[1, 2, 5, 9, 10];
+    let small: &[u32] = &[1, 2, 5, 9, 10, 11];
     let large: &[u32] = &[1, 2, 3, 7, 8, 9, 10, 11, 14, 16, 17];
     for &log_n in size.pick(small, large) {
         for roots in [RootConvention::Snarkjs, RootConvention::Arkworks] {
@@ -49,7 +49,12 @@ fn transform<C: GpuCurve>(gpu: &GpuDevice, log_n: u32, roots: RootConvention) ->
         let tables = TransformTables::new::<C>(log_n, roots, inverse);
         tables.map(|t| t.upload(&mut rec))
     });
-    let (inverse, forward) = inverse.zip(forward).ok_or_else(no_domain)?;
+    let (mut inverse, mut forward) = inverse.zip(forward).ok_or_else(no_domain)?;
+    // Roots by position in one direction, powers between passes in the other.
+    match log_n % 2 {
+        0 => inverse.blocks = None,
+        _ => forward.blocks = None,
+    }
     let n_inv = invert(C::Fr::from(n as u64));
     let scale = PowerTable::new::<C>(C::Fr::one(), n_inv, log_n).upload(&mut rec);
     let coset = PowerTable::new::<C>(shift, n_inv, log_n).upload(&mut rec);
