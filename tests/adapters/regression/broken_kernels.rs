@@ -71,11 +71,11 @@ fn with_wrong_constant(wgsl: &str) -> String {
         done += 1;
     }
     let product = |name: &str| name.ends_with("_mul") || name.ends_with("_dot");
-    let limbs = functions
+    let mut limbs = functions
         .iter()
         .filter(|(name, ..)| called.contains(name) && product(name))
         .filter_map(|&(_, at, body)| last_limb(body).map(|(start, end)| (at + start, at + end)));
-    let (start, end) = limbs.last().expect("a limb of a constant");
+    let (start, end) = limbs.next_back().expect("a limb of a constant");
     let limb: u64 = wgsl[start..end].parse().expect("digits");
     format!("{}{}{}", &wgsl[..start], limb ^ 1, &wgsl[end..])
 }
