@@ -64,7 +64,9 @@ pub struct Pipelines {
     lookup: KernelLookup,
     tier: WordTier,
     checked: bool,
-    compiled: Mutex<HashMap<(Kernel, CurveId), Arc<Compiled>>>,
+    /// By the address of what the lookup gave, too: in tests it changes its mind, and so breaks one
+    /// kernel after another while the others stay compiled.
+    compiled: Mutex<HashMap<(Kernel, CurveId, usize), Arc<Compiled>>>,
     cache: Option<(::wgpu::PipelineCache, PathBuf)>,
     unsaved: AtomicBool,
 }
@@ -107,14 +109,13 @@ impl Pipelines {
     /// # Errors
     /// [`Error::DeviceFault`] if the driver refuses it, now or earlier.
     pub fn get(&self, kernel: Kernel, curve: CurveId) -> Result<Arc<Pipeline>> {
+        let source = (self.lookup)(kernel, curve, self.tier);
         let entry = {
             let mut map = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-            map.entry((kernel, curve)).or_default().clone()
+            let key = (kernel, curve, std::ptr::from_ref(source).addr());
+            map.entry(key).or_default().clone()
         };
-        let compiled = entry.get_or_init(|| {
-            let program = Program::from((self.lookup)(kernel, curve, self.tier));
-            self.compile(&program).map(Arc::new)
-        });
+        let compiled = entry.get_or_init(|| self.compile(&Program::from(source)).map(Arc::new));
         compiled.clone().map_err(|message| Error::DeviceFault {
             device: self.name.clone(),
             message,

@@ -9,6 +9,10 @@ use crate::kernels::Kernel;
 /// Points whose multiples are computed at a time: what they need besides is half as much again as
 /// the points themselves.
 const POINTS_AT_A_TIME: u64 = 1 << 20;
+/// Products of a thread at most. lavapipe leaves every loop of an invocation once all of them
+/// together have taken 65,535 turns, and a product of G2 takes some 18 in tier u32. An inversion costs
+/// little beside so many products.
+const MAX_PRODUCTS: u64 = 2500;
 
 /// Records the conversion of affine points at rest to working form.
 pub(super) fn import(
@@ -61,10 +65,14 @@ pub fn record_tables(
         Group::G1 => Kernel::MsmTableG1,
         Group::G2 => Kernel::MsmTableG2,
     };
+    // Of each point.
+    let products = 9 * u64::from(g.doublings()) + 8;
     for t in 1..g.tables() {
         for first in (0..u64::from(g.n)).step_by(most as usize) {
             let points = most.min(u64::from(g.n) - first);
-            let (threads, each) = pairs::shares(points);
+            let (_, each) = pairs::shares(points);
+            let each = each.min((MAX_PRODUCTS / products).max(1));
+            let threads = points.div_ceil(each) as u32;
             rec.dispatch(Dispatch {
                 kernel,
                 curve,
@@ -75,10 +83,7 @@ pub fn record_tables(
                 ],
                 params: vec![points as u32, threads, g.doublings()],
                 groups: threads.div_ceil(GROUP_THREADS),
-                work_per_group: u64::from(GROUP_THREADS)
-                    * each
-                    * group.mul_cost()
-                    * (9 * u64::from(g.doublings()) + 8),
+                work_per_group: u64::from(GROUP_THREADS) * each * group.mul_cost() * products,
             });
         }
     }

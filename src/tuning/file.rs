@@ -269,7 +269,7 @@ pub fn load(folder: &Path, info: &DeviceInfo) -> Option<TuningRecord> {
 mod tests {
     use super::*;
     use crate::device::{Backend, DeviceOptions, DeviceType};
-    use crate::tuning::{TuningSource, resolve};
+    use crate::tuning::{MsmTuning, TuningSource, resolve};
     use std::fs;
 
     fn card() -> DeviceInfo {
@@ -346,7 +346,8 @@ mod tests {
         let (tier, msm) = resolve(&info, &options);
         assert_eq!(tier, WordTier::U32);
         assert!(msm.bls12_381.pairs_g1 && !msm.bls12_381.pairs_g2);
-        assert!(!msm.bn254.pairs_g1, "BN254 was not measured");
+        let defaults = MsmTuning::default_for(&info);
+        assert_eq!(msm.bn254, defaults, "BN254 was not measured");
         // What is asked for by name goes before it.
         let forced = DeviceOptions {
             word_tier: Some(WordTier::U64),

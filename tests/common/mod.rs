@@ -7,7 +7,7 @@
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::device::{Backend, Device, DeviceInfo, DeviceOptions, GpuDevice};
 use groth16_gpu::kernels::{Kernel, WordTier};
-use groth16_gpu::selftest::{self, Scope, Size};
+use groth16_gpu::selftest::Size;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::Command;
 use std::sync::{Arc, Once};
@@ -52,10 +52,15 @@ impl TestDevice {
         self.label.starts_with(name)
     }
 
-    /// Compiles what proofs need on all cores, if the adapter is one of those that take minutes for
-    /// that: SwiftShader does not remember what it compiled, and takes 10 s for a kernel of G2.
+    /// Whether it takes minutes to compile what proofs need, and remembers nothing.
+    pub fn is_slow(&self) -> bool {
+        self.is("swiftshader")
+    }
+
+    /// Compiles what proofs need on all cores, if the adapter is slow: SwiftShader takes up to 20 s
+    /// for a kernel of G2.
     pub fn prepare(&self) {
-        if !self.is("swiftshader") {
+        if !self.is_slow() {
             return;
         }
         self.prepared.call_once(|| {
@@ -181,29 +186,13 @@ pub fn on_each(
         .collect()
 }
 
-/// Runs the self-test's cases of one scope on every device.
-pub fn run_selftest(scope: Scope) -> ! {
-    let devices = devices();
-    let mut trials = Vec::new();
-    for case in selftest::cases() {
-        if case.scope == scope {
-            trials.extend(on_each(&devices, &case.id(), move |d| {
-                if scope == Scope::Plan {
-                    d.prepare();
-                }
-                (case.run)(&d.gpu, d.size).map_err(Failed::from)
-            }));
-        }
-    }
-    run(trials)
-}
-
-/// A kernel's text that does nothing, which is what an invalid pipeline is to some drivers.
+/// A kernel's text whose entry point does nothing, which is what an invalid pipeline is to some
+/// drivers.
 pub fn doing_nothing(wgsl: &str) -> String {
     let main = wgsl.find("fn main(").expect("an entry point");
-    let body = main + wgsl[main..].find('{').expect("its body") + 1;
-    let (before, after) = wgsl.split_at(body);
-    format!("{before}\n  if (params.launch.zero == 0u) {{ return; }}{after}")
+    // Entry points end with their files.
+    let body = main + wgsl[main..].find('{').expect("its body");
+    format!("{}{{}}\n", &wgsl[..body])
 }
 
 /// Runs trials as the command line says.

@@ -2,17 +2,15 @@
 //! on every backend. Rows about one part alone (formats, arena, queue, command line, kernels) have
 //! their tests beside the tests of that part.
 
-mod circuits;
-mod common;
-mod corpus;
+mod broken_kernels;
 
-use circuits::{chain, number, random_chain, with_value};
-use common::{TestDevice, doing_nothing, ensure};
+use crate::circuits::{chain, number, random_chain, with_value};
+use crate::common::{self, TestDevice, ensure};
+use crate::corpus;
 use groth16_gpu::curve::{Bn254, CurveId, G1, G1Affine, GpuCurve};
 use groth16_gpu::device::recording::Recording;
 use groth16_gpu::device::{Device, DeviceOptions, Fault, GpuDevice, RunOptions};
 use groth16_gpu::gpu_proof::chunk_size;
-use groth16_gpu::kernels::{Kernel, KernelSource, WordTier};
 use groth16_gpu::msm::{self, Geometry, Group};
 use groth16_gpu::proof::Proof;
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
@@ -24,12 +22,11 @@ use groth16_gpu::verify::verify;
 use groth16_gpu::with_curve;
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, Result};
-use libtest_mimic::Failed;
-use std::collections::HashMap;
+use libtest_mimic::{Failed, Trial};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 type Outcome = Result<(), Failed>;
@@ -238,7 +235,7 @@ fn open(d: &TestDevice, change: impl FnOnce(&mut DeviceOptions)) -> Result<Arc<G
 
 /// Queries that are cut into chunks: one less, as many and one more than a chunk has, and several.
 fn p03_chunks(d: &TestDevice) -> Outcome {
-    for (curve, bindings) in [(CurveId::Bn254, 1 << 20), (CurveId::Bls12_381, 3 << 19)] {
+    for (curve, bindings) in [(CurveId::Bn254, 1 << 18), (CurveId::Bls12_381, 3 << 17)] {
         let gpu = open(d, |o| o.max_binding = Some(bindings))?;
         let prover = Prover::new(Device::Gpu(gpu.clone()));
         let chunk = |n| with_curve!(curve, C => chunk_size::<C>(n, bindings));
@@ -274,7 +271,8 @@ fn p11_budgets(d: &TestDevice) -> Outcome {
     let (key, witness) = circuit(CurveId::Bn254, 4000, QapReduction::Circom)?;
     let expected = cpu_proof(&key, &witness)?;
     let mut outcomes = Vec::new();
-    for mib in [1024, 512, 256, 128, 64, 32, 16, 12, 8, 6, 4, 3, 2, 1] {
+    // From 32 MiB on nothing changes any more.
+    for mib in [1024, 32, 16, 12, 8, 6, 4, 3, 2, 1] {
         let gpu = open(d, |o| o.vram_limit = Some(mib << 20))?;
         match prove_fixed(&Prover::new(Device::Gpu(gpu.clone())), &key, &witness) {
             Ok(proof) => {
@@ -312,128 +310,6 @@ fn p55_short_submissions(d: &TestDevice) -> Outcome {
     let gpu = open(d, |o| o.submission = Duration::from_millis(1))?;
     let proof = prove_fixed(&Prover::new(Device::Gpu(gpu)), &key, &witness)?;
     ensure!(proof == cpu_proof(&key, &witness)?, "another proof");
-    Ok(())
-}
-
-/// Which kernel [`broken`] breaks, as an index of [`Kernel::ALL`]; and whether a constant of it is
-/// wrong rather than that it does nothing.
-static BREAK: Mutex<Option<(Kernel, bool)>> = Mutex::new(None);
-
-/// Kernels of which one is broken as [`BREAK`] says.
-fn broken(kernel: Kernel, curve: CurveId, tier: WordTier) -> &'static KernelSource {
-    type Made = HashMap<(Kernel, CurveId, WordTier, bool), &'static KernelSource>;
-    static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
-    let source = kernel.source(curve, tier);
-    let constant = match *BREAK.lock().unwrap() {
-        Some((k, constant)) if k == kernel => constant,
-        _ => return source,
-    };
-    let mut made = MADE.lock().unwrap();
-    made.entry((kernel, curve, tier, constant))
-        .or_insert_with(|| {
-            let wgsl = match constant {
-                true => with_wrong_constant(source.wgsl),
-                false => doing_nothing(source.wgsl),
-            };
-            Box::leak(Box::new(KernelSource {
-                wgsl: wgsl.leak(),
-                ..*source
-            }))
-        })
-}
-
-/// As a compiler that folds a constant wrongly: the last large number of the text is one more.
-fn with_wrong_constant(wgsl: &str) -> String {
-    let is_digit = |c: char| c.is_ascii_digit();
-    let mut found = None;
-    let mut at = 0;
-    while let Some(start) = wgsl[at..].find(is_digit).map(|i| at + i) {
-        let end = wgsl[start..]
-            .find(|c| !is_digit(c))
-            .map_or(wgsl.len(), |i| start + i);
-        let text = &wgsl[start..end];
-        // Limbs of a modulus are the only numbers above a thousand that end in `u` or `lu`.
-        if text.len() > 3 && wgsl[end..].starts_with(['u', 'l']) {
-            found = Some((start, end));
-        }
-        at = end;
-    }
-    let (start, end) = found.expect("a limb of a constant");
-    let limb: u64 = wgsl[start..end].parse().expect("digits");
-    format!("{}{}{}", &wgsl[..start], limb ^ 1, &wgsl[end..])
-}
-
-/// Every kernel, doing nothing or with one wrong constant, is caught by the self-test and never
-/// gives a proof.
-fn p53_broken_kernels(d: &TestDevice) -> Outcome {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (key, witness) = circuit(CurveId::Bn254, 1100, QapReduction::Circom)?;
-    let used_by_proofs = |k: Kernel| {
-        let for_tests = matches!(
-            k,
-            Kernel::FieldOpsFq | Kernel::FieldOpsFr | Kernel::PointOpsG1 | Kernel::PointOpsG2
-        );
-        let of_large = matches!(
-            k,
-            Kernel::MsmPairCounts
-                | Kernel::MsmPairSources
-                | Kernel::MsmPairSumsG1
-                | Kernel::MsmPairSumsG2
-                | Kernel::MsmTableG1
-                | Kernel::MsmTableG2
-        );
-        // Small proofs have few pairs and no tables.
-        !for_tests && !of_large
-    };
-    let without_field = [
-        Kernel::ScanBlock,
-        Kernel::ScanAdd,
-        Kernel::MsmDigits,
-        Kernel::MsmScatter,
-        Kernel::MsmPairCounts,
-        Kernel::MsmPairSources,
-    ];
-    for kernel in Kernel::ALL {
-        for constant in [false, true] {
-            if constant && without_field.contains(&kernel) {
-                continue;
-            }
-            *BREAK.lock().unwrap() = Some((kernel, constant));
-            let what = format!("{}, wrong constant: {constant}", kernel.name());
-            let gpu = open(d, |o| o.kernels = broken)?;
-            let covering = selftest::cases()
-                .into_iter()
-                .filter(|c| c.curve == CurveId::Bn254 && c.kernels.contains(&kernel));
-            let caught = covering.filter(|c| (c.run)(&gpu, Size::Small).is_err());
-            ensure!(caught.count() > 0, "{what}: the self-test did not notice");
-            if used_by_proofs(kernel) {
-                let made = prove(&Device::Gpu(gpu), &key, &witness);
-                // Sums may be no points, or give a proof that does not verify.
-                expect_class(made, "device_fault").map_err(|e| format!("{what}: {e:?}"))?;
-            }
-        }
-    }
-    *BREAK.lock().unwrap() = Some((Kernel::FieldOpsFq, true));
-    let options = DeviceOptions {
-        kernels: broken,
-        word_tier: Some(d.gpu.tier()),
-        ..DeviceOptions::default()
-    };
-    let adapters = [d.gpu.info().clone()];
-    let mut seen = 0;
-    let report = selftest::run(&adapters, &options, Some(Size::Small), &mut |_, _, _| {
-        seen += 1;
-    });
-    *BREAK.lock().unwrap() = None;
-    ensure!(!report.passed, "the report says that all passed");
-    let cases = &report.adapters[0].tiers[0].cases;
-    ensure!(seen == cases.len(), "{seen} calls");
-    for case in cases {
-        let of_kernel = case.name.starts_with("field_ops_fq/");
-        ensure!(case.passed != of_kernel, "{}", case.name);
-        ensure!(case.message.is_some() == of_kernel, "{}", case.name);
-    }
     Ok(())
 }
 
@@ -589,13 +465,12 @@ fn p68_skewed_scalars(d: &TestDevice) -> Outcome {
 type OnBackend = fn(&Device) -> Outcome;
 type OnDevice = fn(&TestDevice) -> Outcome;
 
-fn main() {
+pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
     // Those that are fast enough for proofs by the dozen: all but SwiftShader, on which each
     // takes seconds. It has the self-test's cases and the fixture suite.
-    let all = common::devices();
     let fast = |d: &&TestDevice| !d.is("swiftshader");
     let devices: Vec<TestDevice> = all.iter().filter(fast).cloned().collect();
-    let missing = common::missing(&all);
+    let missing = common::missing(all);
     let missing = missing.iter().filter(|m| !m.starts_with("swiftshader"));
     let missing: Vec<&String> = missing.collect();
 
@@ -609,15 +484,18 @@ fn main() {
         ("p65_concurrent_proofs", p65_concurrent_proofs),
     ];
     for (name, test) in backends {
-        trials.push(common::trial(format!("cpu/{name}"), move || {
+        trials.push(common::trial(format!("cpu/regression/{name}"), move || {
             test(&Device::Cpu)
         }));
         for d in &devices {
-            let (id, device) = (format!("{}/{name}", d.label), Device::Gpu(d.gpu.clone()));
+            let (id, device) = (
+                format!("{}/regression/{name}", d.label),
+                Device::Gpu(d.gpu.clone()),
+            );
             trials.push(common::trial(id, move || test(&device)));
         }
         for label in &missing {
-            trials.push(common::ignored(format!("{label}/{name}")));
+            trials.push(common::ignored(format!("{label}/regression/{name}")));
         }
     }
     let device_tests: [(&str, OnDevice); 9] = [
@@ -627,7 +505,7 @@ fn main() {
         ("p55_short_submissions", p55_short_submissions),
         ("p61_fallback", p61_fallback),
         ("p64_after_a_panic", p64_after_a_panic),
-        ("p53_broken_kernels", p53_broken_kernels),
+        ("p53_broken_kernels", broken_kernels::p53_broken_kernels),
         ("p68_skewed_scalars", p68_skewed_scalars),
         ("several_devices", several_devices),
     ];
@@ -635,11 +513,11 @@ fn main() {
         for d in &devices {
             // Times of unoptimised code say nothing.
             let skip = cfg!(debug_assertions) && name.starts_with("p68");
-            let (id, d) = (format!("{}/{name}", d.label), d.clone());
+            let (id, d) = (format!("{}/regression/{name}", d.label), d.clone());
             trials.push(common::trial(id, move || test(&d)).with_ignored_flag(skip));
         }
         for label in &missing {
-            trials.push(common::ignored(format!("{label}/{name}")));
+            trials.push(common::ignored(format!("{label}/regression/{name}")));
         }
     }
     let name = "p10_p15_nothing_is_written";
@@ -651,10 +529,10 @@ fn main() {
             .map(|d| d.gpu.info().index.to_string()),
     );
     for selector in selectors {
-        let id = format!("device_{selector}/{name}");
+        let id = format!("device_{selector}/regression/{name}");
         trials.push(common::trial(id, move || {
             p10_p15_nothing_is_written(&selector)
         }));
     }
-    common::run(trials)
+    trials
 }

@@ -1,13 +1,11 @@
 //! Keys of ark-groth16, bellman and bellperson: proofs made with them are those of their own provers.
 
-mod corpus;
-
+use crate::corpus::{bundled, cases};
 use ark_ec::pairing::Pairing;
 use ark_ec::{CurveGroup, VariableBaseMSM};
 use ark_ff::{FftField, Field, PrimeField, Zero};
 use ark_poly::{EvaluationDomain, GeneralEvaluationDomain};
 use ark_serialize::CanonicalDeserialize;
-use corpus::{bundled, cases};
 use groth16_gpu::curve::{Bls12381, CurveId, GpuCurve};
 use groth16_gpu::error::{Error, InputClass, Result};
 use groth16_gpu::formats::{self, r1cs, wtns};
@@ -25,7 +23,7 @@ fn class_of<T: std::fmt::Debug>(result: Result<T>) -> InputClass {
 
 /// Keys of the libsnark reduction are not bundled.
 fn shared_or_note(what: &str) -> Option<std::path::PathBuf> {
-    let root = corpus::shared();
+    let root = crate::corpus::shared();
     if root.is_none() {
         eprintln!("no ../shared/fixtures beside the checkout: {what} not tested");
     }

@@ -1,8 +1,6 @@
 //! Readers and writers against the corpus of fixtures.
 
-mod corpus;
-
-use corpus::{Case, bundled, cases};
+use crate::corpus::{Case, bundled, cases};
 use groth16_gpu::curve::{Bls12381, Bn254, CurveId};
 use groth16_gpu::error::{Error, InputClass, Result};
 use groth16_gpu::formats::{json, r1cs, wtns, zkey};

@@ -2,9 +2,7 @@
 //! and the library's probe with broken kernels. What follows from measurements, and what is read
 //! from files, has tests beside it.
 
-mod common;
-
-use common::{doing_nothing, ensure};
+use crate::common::{self, doing_nothing, ensure};
 use groth16_gpu::curve::{Bn254, CurveId};
 use groth16_gpu::device::{CacheFolder, Device, DeviceInfo, DeviceOptions, GpuDevice};
 use groth16_gpu::kernels::{Kernel, KernelSource, WordTier};
@@ -13,7 +11,7 @@ use groth16_gpu::prover::{ProveOptions, Prover};
 use groth16_gpu::setup::setup_insecure;
 use groth16_gpu::synthetic::circuit;
 use groth16_gpu::tuning::{Measurement, TuningRecord, TuningSource, probe};
-use libtest_mimic::Failed;
+use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -217,11 +215,10 @@ fn tuned_proofs(device: &DeviceInfo) -> Outcome {
     Ok(())
 }
 
-fn main() {
-    let adapters = common::adapters();
+pub fn trials(adapters: &[(String, DeviceInfo)]) -> Vec<Trial> {
     let lavapipe = adapters.iter().find(|(name, _)| name == "lavapipe");
     let trial = |name: &str, test: fn(&DeviceInfo) -> Outcome| {
-        let id = format!("lavapipe/u64/{name}");
+        let id = format!("lavapipe/u64/tuning/{name}");
         match lavapipe {
             Some((_, info)) => {
                 let info = info.clone();
@@ -230,9 +227,9 @@ fn main() {
             None => common::ignored(id),
         }
     };
-    common::run(vec![
+    vec![
         trial("retune", retune),
         trial("p53_wrong_results", wrong_results),
         trial("tuned_proofs", tuned_proofs),
-    ])
+    ]
 }

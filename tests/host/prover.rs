@@ -1,8 +1,7 @@
 //! The prover on the CPU path: against ark-groth16, over keys of our own setup, and its options.
 
-mod circuits;
-mod corpus;
-
+use crate::circuits::{canonical, chain, number, with_value, witness_of};
+use crate::corpus;
 use ark_ff::{BigInteger, PrimeField, UniformRand};
 use ark_groth16::Groth16;
 use ark_groth16::r1cs_to_qap::LibsnarkReduction;
@@ -11,7 +10,6 @@ use ark_relations::gr1cs::{
     SynthesisError, Variable,
 };
 use ark_std::rand::{Rng, SeedableRng, rngs::StdRng};
-use circuits::{canonical, chain, number, with_value, witness_of};
 use groth16_gpu::control::CancelToken;
 use groth16_gpu::curve::{Bls12381, Bn254, CurveId, GpuCurve};
 use groth16_gpu::device::Device;

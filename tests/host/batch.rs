@@ -1,9 +1,7 @@
 //! Batches on the CPU path: order, laziness, back-pressure, and what fails in the middle.
 
-mod circuits;
-
+use crate::circuits::{chain_from, number, with_value};
 use ark_ff::Field;
-use circuits::{chain_from, number, with_value};
 use groth16_gpu::control::CancelToken;
 use groth16_gpu::curve::{Bn254, GpuCurve};
 use groth16_gpu::device::Device;

@@ -1,9 +1,0 @@
-//! Every kernel by itself against the CPU, on every adapter and tier: the cases of the self-test.
-
-mod common;
-
-use groth16_gpu::selftest::Scope;
-
-fn main() {
-    common::run_selftest(Scope::Kernel)
-}
