@@ -1,21 +1,6 @@
 // Writes each digit's entry to its place: the second half of the counting sort. An entry is the
 // index of the base among those of its list, with the sign of the digit in bit 31.
 #import launch
-struct Params {
-  launch: Launch,
-  n: u32,
-  window_bits: u32,
-  windows: u32,
-  buckets: u32,
-  // Windows w, w + sets, w + 2·sets, … share buckets: each has a table of bases of its own.
-  sets: u32,
-  // Tables whose entries are sorted together.
-  together: u32,
-  // From one table to the next, in points.
-  stride: u32,
-  // Workgroups of one window.
-  groups: u32,
-}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> scalars: array<u32>;
 @group(0) @binding(2) var<storage, read_write> offsets: array<u32>;

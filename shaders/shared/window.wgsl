@@ -1,3 +1,20 @@
+// The parameters of a digit sort.
+struct Params {
+  launch: Launch,
+  n: u32,
+  window_bits: u32,
+  windows: u32,
+  buckets: u32,
+  // Windows w, w + sets, w + 2·sets, … share buckets: each has a table of bases of its own.
+  sets: u32,
+  // Tables whose entries are sorted together.
+  together: u32,
+  // From one table to the next, in points.
+  stride: u32,
+  // Workgroups of one window.
+  groups: u32,
+}
+
 // Signed digits of canonical 256-bit scalars (modified Booth recoding): digit w is the c bits from
 // c·w on as a two's complement number, plus the bit below them. It needs no carry, so windows are
 // independent. A digit d stands for d·2^(c·w), |d| ≤ 2^(c−1); 0 takes part in nothing.

@@ -250,3 +250,56 @@ impl Geometry {
         self.window_bits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BITS: u32 = 255;
+    const AFFINE: u64 = 96;
+
+    /// Every window has a table and a set, lists hold all tables, and each list fits a binding.
+    #[test]
+    fn tables_cover_all_windows() {
+        for c in 2..=20 {
+            for tables in [1, 2, 3, 4, 8, 16, 64] {
+                for max_binding in [100_000, 1 << 20, (1 << 31) - 256] {
+                    let g = Geometry::with_window(1001, BITS, c, max_binding).expect("a geometry");
+                    let g = g.tabled(tables, AFFINE).expect("a table fits");
+                    let what = format!("{g:?}, {tables} tables");
+                    assert!(g.tables() <= tables, "{what}");
+                    assert!(g.tables() * g.sets >= g.windows, "{what}");
+                    assert!((g.tables() - 1) * g.sets < g.windows, "{what}");
+                    let of_lists: u32 = (0..g.lists()).map(|l| g.tables_of(l)).sum();
+                    assert_eq!(of_lists, g.tables(), "{what}");
+                    for l in 0..g.lists() {
+                        let bytes = g.list_bytes(l, Group::G1, CurveId::Bls12_381);
+                        assert!(bytes <= max_binding && bytes > 0, "{what}");
+                    }
+                }
+            }
+        }
+        let g = Geometry::with_window(1001, BITS, 8, 90_000).expect("a geometry");
+        assert_eq!(g.tabled(4, AFFINE), None, "no table fits");
+    }
+
+    /// More tables never cost more in the estimate that chooses digits, and one is none.
+    #[test]
+    fn tables_share_buckets() {
+        for log_n in [8, 12, 16, 20] {
+            let (n, max) = (1 << log_n, (1 << 31) - 256);
+            let of = |t| Geometry::with_tables(n, BITS, 2 * AFFINE, max, t).expect("fits");
+            assert_eq!(Some(of(1)), Geometry::new(n, n, BITS, 2 * AFFINE, max));
+            let cost = |g: &Geometry| {
+                n as u64 * u64::from(g.windows) * MIXED_PRODUCTS
+                    + u64::from(g.total_buckets()) * 2 * REDUCTION_PRODUCTS
+            };
+            for pair in [1, 2, 4, 8, 16].windows(2) {
+                assert!(
+                    cost(&of(pair[1])) <= cost(&of(pair[0])),
+                    "2^{log_n}, {pair:?}"
+                );
+            }
+        }
+    }
+}

@@ -13,6 +13,7 @@ mod corpus;
 mod groth16;
 mod regression;
 mod selftest;
+mod tables;
 mod tuning;
 
 use common::TestDevice;
@@ -24,6 +25,7 @@ fn main() {
     let (slow, rest): (Vec<Trial>, Vec<Trial>) = [
         regression::trials(&devices),
         tuning::trials(&adapters),
+        tables::trials(&adapters),
         cases::trials(&devices),
         groth16::trials(&devices),
     ]
