@@ -10,8 +10,8 @@ use crate::scan::record_scan;
 
 /// Elements of a thread at least: fewer, and its inversion costs too much.
 const MIN_PER_THREAD: u64 = 8;
-/// Threads at most: a few times what a large device holds at once. More, and their inversions cost
-/// too much.
+/// Threads at most: about what a large device holds at once. More, and their inversions cost too
+/// much.
 const MAX_THREADS: u64 = 1 << 16;
 /// Points of a block of an interleaved list (`interleaved.wgsl`).
 const BLOCK: u64 = 32;
