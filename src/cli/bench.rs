@@ -345,7 +345,7 @@ fn bench_msm<C: GpuCurve>(
         .into();
     drop(scalars);
     let mut line = json!({
-        "bench": "msm", "curve": C::ID.name(), "log2": log2, "points": n, "scalars": "",
+        "bench": "msm", "curve": C::ID.name(), "log2": n.ilog2(), "points": n, "scalars": "",
         "group": match group { Group::G1 => "g1", Group::G2 => "g2" },
         "resident": true,
     });
