@@ -1,8 +1,8 @@
 //! A key's queries as tables of multiples (`msm::Geometry`), computed on the device when the key
 //! is brought there, and kept.
 //!
-//! They are not cached on disk: a device computes them faster than a disk or the bus brings them
-//! (`benches/RESULTS.md`), at eight times the key's size.
+//! They are not cached on disk: at eight times the key's size, reading them takes as long as a large
+//! card takes to compute them (`benches/RESULTS.md`).
 
 use crate::curve::GpuCurve;
 use crate::device::kept::{KeptPart, KeptParts};
