@@ -74,10 +74,6 @@ fn ${F}_is_zero(a: ${T}) -> bool {
   return zero == 0u || is_p == 0u;
 }
 
-fn ${F}_select(no: ${T}, yes: ${T}, choose: bool) -> ${T} {
-  return ${T}(#{i in 0..N;, ;select(no.l${i}, yes.l${i}, choose)});
-}
-
 fn ${F}_mul(a: ${T}, b: ${T}) -> ${T} {
 #for j in 0..N
   let b${j} = ${ACC}(b.l${j});

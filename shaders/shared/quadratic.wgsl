@@ -6,7 +6,6 @@ fn fq2_one() -> Fq2 { return Fq2(fq_one(), fq_zero()); }
 fn fq2_add(a: Fq2, b: Fq2) -> Fq2 { return Fq2(fq_add(a.c0, b.c0), fq_add(a.c1, b.c1)); }
 fn fq2_sub(a: Fq2, b: Fq2) -> Fq2 { return Fq2(fq_sub(a.c0, b.c0), fq_sub(a.c1, b.c1)); }
 fn fq2_double(a: Fq2) -> Fq2 { return fq2_add(a, a); }
-fn fq2_canon(a: Fq2) -> Fq2 { return Fq2(fq_canon(a.c0), fq_canon(a.c1)); }
 fn fq2_is_zero(a: Fq2) -> bool { return fq_is_zero(a.c0) && fq_is_zero(a.c1); }
 fn fq2_negate(a: Fq2) -> Fq2 { return Fq2(fq_negate(a.c0), fq_negate(a.c1)); }
 fn fq2_is_blank(a: Fq2) -> bool { return fq_is_blank(a.c0) && fq_is_blank(a.c1); }

@@ -2,11 +2,11 @@
 //! memory has room for.
 
 use crate::common::{self, ensure};
-use groth16_gpu::curve::{Bn254, CurveId};
+use groth16_gpu::curve::Bn254;
 use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, GpuDevice};
 use groth16_gpu::kernels::WordTier;
 use groth16_gpu::key_layout::KeyLayout;
-use groth16_gpu::proof_plan::{Planner, plan_room};
+use groth16_gpu::proof_plan::Planner;
 use groth16_gpu::prover::{ProveOptions, Prover};
 use groth16_gpu::setup::setup_insecure;
 use groth16_gpu::synthetic::circuit;
@@ -57,8 +57,6 @@ fn proofs(device: &DeviceInfo, tier: WordTier) -> Outcome {
     }
     let none = planner.choose::<Bn254>(fewer.bytes() / 2, "device")?;
     ensure!(none.variant.tables == 1, "{none:?}");
-    ensure!(plan_room(room) < room, "nothing is set aside");
-    assert_eq!(key.curve, CurveId::Bn254);
     Ok(())
 }
 
