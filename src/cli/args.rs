@@ -141,6 +141,8 @@ struct RawSetup {
     /// Required: says that you know that such a key proves nothing to others
     #[arg(long)]
     insecure: bool,
+    #[command(flatten)]
+    device: RawDevice,
 }
 
 #[derive(Debug, Args)]
@@ -212,7 +214,7 @@ pub enum Command {
     Verify(Verify),
     Inspect(Inspect),
     ExportVkey { key: Key, vkey: PathBuf },
-    Setup { r1cs: PathBuf, key: PathBuf },
+    Setup(Setup),
     Example { dir: PathBuf, curve: CurveId },
     Devices,
     Selftest(Selftest),
@@ -278,6 +280,13 @@ pub enum VkeySource {
 }
 
 #[derive(Debug)]
+pub struct Setup {
+    pub r1cs: PathBuf,
+    pub key: PathBuf,
+    pub device: DeviceChoice,
+}
+
+#[derive(Debug)]
 pub struct Inspect {
     /// The file; the options of a key count if it is one.
     pub file: Key,
@@ -335,10 +344,11 @@ impl Raw {
                     raw.key.display()
                 )));
             }
-            RawCommand::Setup(raw) => Command::Setup {
+            RawCommand::Setup(raw) => Command::Setup(Setup {
                 r1cs: raw.r1cs,
                 key: raw.key,
-            },
+                device: raw.device.resolve()?,
+            }),
             RawCommand::Example(raw) => Command::Example {
                 curve: curve(&raw.curve)?,
                 dir: raw.dir,

@@ -1,9 +1,10 @@
 //! `example`: the bundled circuit with a witness and a development key, ready to prove.
 
-use super::{Output, engine};
+use super::Output;
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::example::{DEFAULT_DEPTH, merkle_membership, write_files};
 use groth16_gpu::formats::{json, output, r1cs, zkey};
+use groth16_gpu::setup::setup_insecure;
 use groth16_gpu::{Error, Result, with_curve};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub fn example(dir: &Path, curve: CurveId, out: &Output) -> Result<()> {
     }
     write_files(dir, curve, DEFAULT_DEPTH, LEAF)?;
     let system = r1cs::read(&circuit)?;
-    let made = engine::setup(&system)?;
+    let made = setup_insecure(&system)?;
     zkey::write(&made, &key, true)?;
     let text = json::verifying_key_to_json(&made.verifying_key()?)?;
     output::write_file(&vkey, text.as_bytes())?;
