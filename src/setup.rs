@@ -384,9 +384,14 @@ fn check(r1cs: &R1cs) -> Result<()> {
     Ok(())
 }
 
+/// n zeros. All threads write them: one alone takes seconds to get so much memory from the system.
+fn zeros<F: PrimeField>(n: usize) -> Zeroizing<Vec<F>> {
+    Zeroizing::new(rayon::iter::repeat_n(F::zero(), n).collect())
+}
+
 /// factor·baseⁱ for all i < n.
 fn powers<F: PrimeField>(factor: F, base: F, n: usize) -> Zeroizing<Vec<F>> {
-    let mut powers = Zeroizing::new(vec![F::zero(); n]);
+    let mut powers = zeros(n);
     powers
         .par_chunks_mut(CHUNK)
         .enumerate()
@@ -451,7 +456,7 @@ fn columns_at<F: PrimeField>(
 ) -> Zeroizing<Vec<F>> {
     let coefficients = matrix.coefficients().iter();
     let coefficients: Vec<_> = coefficients.map(Coefficient::<F>::new).collect();
-    let mut sums = Zeroizing::new(vec![F::zero(); n_columns]);
+    let mut sums = zeros(n_columns);
     let part = n_columns.div_ceil(rayon::current_num_threads()).max(CHUNK);
     sums.par_chunks_mut(part).enumerate().for_each(|(i, sums)| {
         let first = i * part;

@@ -50,6 +50,7 @@ enum RawCommand {
     /// Write a key's verification_key.json
     ExportVkey(RawExportVkey),
     /// Make a one-party key for development; whoever makes it can forge proofs
+    #[command(mut_arg("tables", |a| a.hide(true)))]
     Setup(RawSetup),
     /// Write an example to try: a circuit of 9,986 constraints, a witness, and a development key
     Example(RawExample),

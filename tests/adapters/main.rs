@@ -13,6 +13,7 @@ mod corpus;
 mod groth16;
 mod regression;
 mod selftest;
+mod setup;
 mod tables;
 mod tuning;
 
@@ -26,6 +27,7 @@ fn main() {
         regression::trials(&devices),
         tuning::trials(&adapters),
         tables::trials(&adapters),
+        setup::trials(&devices, &adapters),
         cases::trials(&devices),
         groth16::trials(&devices),
     ]
