@@ -283,6 +283,12 @@ impl<C: GpuCurve> Block<'_, C> {
         }
     }
 
+    fn push(&mut self, own: usize, terms: [&[(usize, u32)]; 3]) {
+        for (matrix, terms) in self.matrices.iter_mut().zip(terms) {
+            matrix.push(own, terms);
+        }
+    }
+
     fn make(mut self) {
         // The last wires of a kind that A or B is still to mention: that an operand is taken from
         // the row before makes that all of them are.
@@ -290,49 +296,34 @@ impl<C: GpuCurve> Block<'_, C> {
         for own in 0..self.own.len() / 32 {
             let row = self.plan.row(self.first_row + own);
             let new = FIRST + self.first_row + own;
-            let (terms, value): ([&[(usize, u32)]; 3], [u8; 32]);
-            let (a2, b2, c3);
-            match row.kind {
+            let value = match row.kind {
                 Kind::Boolean => {
-                    (a2, b2, c3) = (
-                        [(new, ONE); 2],
-                        [(CONSTANT, MINUS_ONE), (new, ONE)],
-                        [(new, ONE); 3],
-                    );
-                    terms = [&a2[..1], &b2, &c3[..0]];
-                    value = bit(self.draw() as u8);
+                    let b = [(CONSTANT, MINUS_ONE), (new, ONE)];
+                    self.push(own, [&[(new, ONE)], &b, &[]]);
+                    bit(self.draw() as u8)
                 }
                 Kind::Xor => {
+                    let a = xor;
                     let b = self.wire_with(own, |row| row.kind == Kind::Boolean);
-                    (a2, b2, c3) = (
-                        [(xor, TWO); 2],
-                        [(b, ONE); 2],
-                        [(xor, ONE), (b, ONE), (new, MINUS_ONE)],
-                    );
-                    terms = [&a2[..1], &b2[..1], &c3];
-                    value = bit(self.bytes(xor)[0] ^ self.bytes(b)[0]);
+                    let c = [(a, ONE), (b, ONE), (new, MINUS_ONE)];
+                    self.push(own, [&[(a, TWO)], &[(b, ONE)], &c]);
                     xor = if row.in_a { new } else { CONSTANT };
+                    bit(self.bytes(a)[0] ^ self.bytes(b)[0])
                 }
                 Kind::Product => {
                     let other = self.wire_with(own, |row| row.in_a);
                     let k = self.coefficient();
-                    (a2, b2, c3) = (
-                        [(product, ONE), (other, k)],
-                        [(CONSTANT, ONE), (factor, ONE)],
-                        [(new, ONE); 3],
-                    );
-                    terms = [&a2, &b2, &c3[..1]];
+                    let a = [(product, ONE), (other, k)];
+                    let b = [(CONSTANT, ONE), (factor, ONE)];
+                    self.push(own, [&a, &b, &[(new, ONE)]]);
                     let [x, y, z]: [C::Fr; 3] =
-                        [product, other, factor].map(|w| scalar(self.bytes(w)));
-                    let sum = x + self.plan.coefficients[k as usize] * y;
-                    value = canonical::<C::Fr>(&(sum * (C::Fr::one() + z)));
+                        [product, other, factor].map(|wire| scalar(self.bytes(wire)));
                     product = if row.in_a { new } else { CONSTANT };
                     factor = if row.in_b { new } else { factor };
+                    let sum = x + self.plan.coefficients[k as usize] * y;
+                    canonical(&(sum * (C::Fr::one() + z)))
                 }
-            }
-            for (matrix, terms) in self.matrices.iter_mut().zip(terms) {
-                matrix.push(own, terms);
-            }
+            };
             self.own[32 * own..32 * (own + 1)].copy_from_slice(&value);
         }
     }
