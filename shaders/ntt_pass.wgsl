@@ -31,11 +31,13 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> source: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> target_: array<vec4<u32>>;
-// Powers 0 … 2^(${TILE_LOG} − 1) − 1 of the root of order 2^${TILE_LOG}.
+// The first half of the powers of the root of order 2^${TILE_LOG}, or of the vector's if that is
+// shorter; in working form, as are the roots of mode 3.
 @group(0) @binding(3) var<storage, read_write> stage_roots: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> powers_low: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read_write> powers_high: array<vec4<u32>>;
 #import scalar_field
+#import scalar_field_slack
 #import buffer_fr BUF=source
 #import buffer_fr BUF=target_
 #import buffer_fr BUF=stage_roots
@@ -88,15 +90,55 @@ fn times_power(a: Fr, i: u32, pos: u32) -> Fr {
   return r;
 }
 
-struct Pair { x: Fr, y: Fr }
+// Two stages over four settled values, with settled results. The first index of y says which pair of
+// sums or differences of x0, x1, x2, x3 it comes from: 0 and 1 from x0 + x2, 2 and 3 from x0 − x2.
+struct Quad { y0: Fr, y1: Fr, y2: Fr, y3: Fr }
 
-// In frequency: (x + y, (x − y)·w); in time: (x + y·w, x − y·w).
-fn butterfly(x: Fr, y: Fr, root: Fr) -> Pair {
-  if (params.in_time == 1u) {
-    let m = fr_mul(y, root);
-    return Pair(fr_add(x, m), fr_sub(x, m));
-  }
-  return Pair(fr_add(x, y), fr_mul(fr_sub(x, y), root));
+// Wide butterflies of x0, x2 and x1, x3, then narrow ones: (x + y, (x − y)·root).
+fn quad_in_frequency(x0: Fr, x1: Fr, x2: Fr, x3: Fr, wide: Fr, wide_next: Fr, narrow: Fr) -> Quad {
+  let a = fr_add_slack(x0, x2);
+  let b = fr_add_loose(x1, x3);
+  let c = fr_mul(fr_sub_4p(x0, x2), wide);
+  let d = fr_mul(fr_sub_4p(x1, x3), wide_next);
+#if RSLACK >= 70
+  let y2 = fr_add_slack(c, d);
+#else
+  let y2 = fr_settle_slack(fr_add_loose(c, d));
+#end
+  return Quad(
+    fr_settle_slack(fr_add_loose(a, b)),
+    fr_mul(fr_sub_8p(a, b), narrow),
+    y2,
+    fr_mul(fr_sub_4p(c, d), narrow),
+  );
+}
+// Narrow butterflies of x0, x2 and x1, x3, then wide ones: (x + y·root, x − y·root).
+fn quad_in_time(x0: Fr, x1: Fr, x2: Fr, x3: Fr, narrow: Fr, wide: Fr, wide_next: Fr) -> Quad {
+  let m = fr_mul(x2, narrow);
+  let n = fr_mul(x3, narrow);
+  let a = fr_add_slack(x0, m);
+  let c = fr_sub_settled(x0, m);
+  let b = fr_mul(fr_add_slack(x1, n), wide);
+  let d = fr_mul(fr_sub_4p(x1, n), wide_next);
+  return Quad(
+    fr_settle_slack(fr_add_loose(a, b)),
+    fr_sub_settled(a, b),
+    fr_settle_slack(fr_add_loose(c, d)),
+    fr_sub_settled(c, d),
+  );
+}
+// Either, where all roots are 1 but that of x1 − x3.
+fn quad_of_neighbours(x0: Fr, x1: Fr, x2: Fr, x3: Fr, root: Fr) -> Quad {
+  let a = fr_add_slack(x0, x2);
+  let b = fr_settle_slack(fr_add_loose(x1, x3));
+  let c = fr_sub_settled(x0, x2);
+  let d = fr_mul(fr_sub_4p(x1, x3), root);
+  return Quad(
+    fr_settle_slack(fr_add_loose(a, b)),
+    fr_sub_settled(a, b),
+    fr_settle_slack(fr_add_loose(c, d)),
+    fr_sub_settled(c, d),
+  );
 }
 
 // The root of a butterfly of row j within its group of 2^(d + 1) rows, in column `within` of its
@@ -104,9 +146,9 @@ fn butterfly(x: Fr, y: Fr, root: Fr) -> Pair {
 fn stage_root(j: u32, d: u32, within: u32) -> Fr {
   if (params.power_mode == 3u) {
     let offset = (j << params.stride_log) + within;
-    return fr_load_up_powers_low(offset << (params.low_log - 1u - d - params.stride_log));
+    return fr_load_powers_low(offset << (params.low_log - 1u - d - params.stride_log));
   }
-  return fr_load_up_stage_roots(j << (${TILE_LOG - 1}u - d));
+  return fr_load_stage_roots(j << (min(params.log_n, ${TILE_LOG}u) - 1u - d));
 }
 // The column of the block that the k-th butterfly of tile g is in.
 fn column_within(g: u32, k: u32) -> u32 {
@@ -134,57 +176,73 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (params.in_time == 1u && has_powers()) { a = times_power(a, i, pos); }
     tile_store(i, a);
   }
-  // An odd stage out first, then two stages at a time: half the traffic of the tile, half the
-  // barriers.
+  // Two stages at a time: half the traffic of the tile, half the barriers. A stage left over is the
+  // widest one, so that the others end in the one whose roots are nearly all 1.
   let in_time = params.in_time == 1u;
-  let odd = params.stages & 1u;
-  if (odd == 1u) {
+  let left_over = params.stages & 1u;
+  let steps = (params.stages + 1u) >> 1u;
+  for (var step = 0u; step < steps; step++) {
     workgroupBarrier();
-    let d = select(params.stages - 1u, 0u, in_time);
-    for (var k = local; k < (size >> 1u); k += THREADS) {
-      let i0 = tile_index(k, d, 1u);
-      let i1 = i0 + (1u << (d + params.columns_log));
-      let pair = butterfly(tile_load(i0), tile_load(i1), stage_root(row_index(k, d), d, column_within(g, k)));
-      tile_store(i0, pair.x);
-      tile_store(i1, pair.y);
+    if (left_over == 1u && step == select(0u, steps - 1u, in_time)) {
+      let d = params.stages - 1u;
+      for (var k = local; k < (size >> 1u); k += THREADS) {
+        let i0 = tile_index(k, d, 1u);
+        let i1 = i0 + (1u << (d + params.columns_log));
+        let root = stage_root(row_index(k, d), d, column_within(g, k));
+        let x = tile_load(i0);
+        let y = tile_load(i1);
+        // One multiplication site: of y before, or of the difference after.
+        var factor = y;
+        if (!in_time) { factor = fr_sub_4p(x, y); }
+        let product = fr_mul(factor, root);
+        if (in_time) {
+          tile_store(i0, fr_settle_slack(fr_add_loose(x, product)));
+          tile_store(i1, fr_sub_settled(x, product));
+        } else {
+          tile_store(i0, fr_settle_slack(fr_add_loose(x, y)));
+          tile_store(i1, product);
+        }
+      }
+      continue;
     }
-  }
-  for (var s = odd; s < params.stages; s += 2u) {
-    workgroupBarrier();
     // log2 of the distances between the rows of the narrow and of the wide butterflies.
-    let e = select(params.stages - 2u - s, s, in_time);
+    let e = 2u * select(steps - 1u - step, step, in_time);
     let d = e + 1u;
     // In time the narrow butterflies come first: rows 1 and 2 change places, so that the first
     // two butterflies are always of elements 0, 2 and 1, 3.
     let at1 = 1u << (select(e, d, in_time) + params.columns_log);
     let at2 = 1u << (select(d, e, in_time) + params.columns_log);
+    // Of neighbours all roots but one are 1.
+    let neighbours = params.stride_log == 0u && e == 0u;
     for (var k = local; k < (size >> 2u); k += THREADS) {
       let i0 = tile_index(k, e, 2u);
       let j = row_index(k, e);
       let within = column_within(g, k);
-      let narrow = stage_root(j, e, within);
-      let wide = stage_root(j, d, within);
-      let wide_next = stage_root(j + (1u << e), d, within);
-      var root0 = wide;
-      var root1 = wide_next;
-      var root2 = narrow;
-      var root3 = narrow;
-      if (in_time) {
-        root0 = narrow;
-        root1 = narrow;
-        root2 = wide;
-        root3 = wide_next;
+      let x0 = tile_load(i0);
+      let x1 = tile_load(i0 + at1);
+      let x2 = tile_load(i0 + at2);
+      let x3 = tile_load(i0 + at1 + at2);
+      var y: Quad;
+      if (neighbours) {
+        y = quad_of_neighbours(x0, x1, x2, x3, stage_root(1u, d, within));
+      } else {
+        let narrow = stage_root(j, e, within);
+        let wide = stage_root(j, d, within);
+        let wide_next = stage_root(j + (1u << e), d, within);
+        if (in_time) {
+          y = quad_in_time(x0, x1, x2, x3, narrow, wide, wide_next);
+        } else {
+          y = quad_in_frequency(x0, x1, x2, x3, wide, wide_next, narrow);
+        }
       }
-      let even = butterfly(tile_load(i0), tile_load(i0 + at2), root0);
-      let odds = butterfly(tile_load(i0 + at1), tile_load(i0 + at1 + at2), root1);
-      let upper = butterfly(even.x, odds.x, root2);
-      let lower = butterfly(even.y, odds.y, root3);
-      tile_store(i0, upper.x);
-      tile_store(i0 + at1, upper.y);
-      tile_store(i0 + at2, lower.x);
-      tile_store(i0 + at1 + at2, lower.y);
+      tile_store(i0, y.y0);
+      tile_store(i0 + at1, y.y1);
+      tile_store(i0 + at2, y.y2);
+      tile_store(i0 + at1 + at2, y.y3);
     }
   }
+  // What other passes read on stays settled.
+  let complete = select(params.stride_log == 0u, params.stages + params.stride_log == params.log_n, in_time);
   workgroupBarrier();
   for (var i = local; i < size; i += THREADS) {
     let pos = position(g, i);
@@ -192,6 +250,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (params.in_time == 0u && has_powers()) { a = times_power(a, i, pos); }
     var to = pos;
     if (params.store_reversed == 1u) { to = reverse_low_bits(pos, params.log_n); }
-    fr_store_target_(to, a);
+    if (complete) {
+      // Below 2.2p, below 1.2p, canonical.
+      fr_store_target_(to, fr_canon(a));
+    } else {
+      fr_store_lazy_target_(to, a);
+    }
   }
 }

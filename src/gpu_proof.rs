@@ -99,7 +99,8 @@ impl KeyLayout {
         let w = rec.whole(w);
         rec.phase("upload");
         rec.upload(w, witness.values.clone());
-        let h = self.record_quotient::<C>(&mut rec, &mut parts, w);
+        let h =
+            self.record_quotient::<C>(&mut rec, &mut parts, w, variant.max_roots(self.domain_size));
         let h_len = self.h_len();
         let h = BufferSlice {
             buffer: h,

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::key_layout::{KeyLayout, PartSource};
 use crate::ntt::{
-    Finish, Order, PowerBuffers, PowerTable, TransformBuffers, TransformTables, push_scalar,
-    record_transform,
+    Finish, Order, PowerBuffers, PowerTable, block_log, push_scalar, record_roots,
+    record_transform, root_powers,
 };
 use crate::proving_key::{ProvingKey, QapReduction};
 use ark_ff::{FftField, Field, One};
@@ -21,10 +21,8 @@ pub(crate) struct QuotientTables<B> {
     log_n: u32,
     /// log2 of the split of the power tables.
     low_log: u32,
-    inverse_roots: B,
     inverse_low: B,
     inverse_high: B,
-    forward_roots: B,
     forward_low: B,
     forward_high: B,
     /// shift^e / n
@@ -32,9 +30,6 @@ pub(crate) struct QuotientTables<B> {
     coset_high: B,
     /// shift^−e / n · 2^−256, for the libsnark reduction.
     uncoset: Option<(B, B)>,
-    /// Roots by position, inverse and forward, and log2 of their order.
-    blocks: Option<(B, B)>,
-    block_log: u32,
     /// The factor of the quotient kernel.
     factor: B,
 }
@@ -62,8 +57,8 @@ impl QuotientTables<Bytes> {
             ))
         };
         let domain = Domain::<C::Fr>::new(log_n, key.roots).ok_or_else(too_large)?;
-        let inverse = TransformTables::new::<C>(log_n, key.roots, true).ok_or_else(too_large)?;
-        let forward = TransformTables::new::<C>(log_n, key.roots, false).ok_or_else(too_large)?;
+        let inverse = root_powers::<C>(log_n, key.roots, true).ok_or_else(too_large)?;
+        let forward = root_powers::<C>(log_n, key.roots, false).ok_or_else(too_large)?;
         let invert = |x: C::Fr| x.inverse().expect("not zero");
         let shift = coset_shift::<C>(key, &domain)?;
         let n_inv = invert(C::Fr::from(key.domain_size as u64));
@@ -83,17 +78,13 @@ impl QuotientTables<Bytes> {
         Ok(Self {
             log_n,
             low_log: coset.low_log,
-            inverse_roots: inverse.stage_roots,
-            inverse_low: inverse.powers.low,
-            inverse_high: inverse.powers.high,
-            forward_roots: forward.stage_roots,
-            forward_low: forward.powers.low,
-            forward_high: forward.powers.high,
+            inverse_low: inverse.low,
+            inverse_high: inverse.high,
+            forward_low: forward.low,
+            forward_high: forward.high,
             coset_low: coset.low,
             coset_high: coset.high,
             uncoset,
-            block_log: forward.block_log,
-            blocks: (forward.block_log > 0).then_some((inverse.block_roots, forward.block_roots)),
             factor: factor_bytes.into(),
         })
     }
@@ -113,27 +104,21 @@ impl<T> QuotientTables<T> {
         QuotientTables {
             log_n: self.log_n,
             low_log: self.low_log,
-            inverse_roots: next(),
             inverse_low: next(),
             inverse_high: next(),
-            forward_roots: next(),
             forward_low: next(),
             forward_high: next(),
             coset_low: next(),
             coset_high: next(),
             factor: next(),
             uncoset: self.uncoset.as_ref().map(|_| (next(), next())),
-            blocks: self.blocks.as_ref().map(|_| (next(), next())),
-            block_log: self.block_log,
         }
     }
     /// Calls `f` with each table, in the order of [`Self::map`].
     pub fn each(&self, f: &mut dyn FnMut(&T)) {
         [
-            &self.inverse_roots,
             &self.inverse_low,
             &self.inverse_high,
-            &self.forward_roots,
             &self.forward_low,
             &self.forward_high,
             &self.coset_low,
@@ -142,9 +127,9 @@ impl<T> QuotientTables<T> {
         ]
         .into_iter()
         .for_each(&mut *f);
-        for (first, second) in [&self.uncoset, &self.blocks].into_iter().flatten() {
-            f(first);
-            f(second);
+        if let Some((low, high)) = &self.uncoset {
+            f(low);
+            f(high);
         }
     }
 }
@@ -153,12 +138,14 @@ impl KeyLayout {
     /// Records h's scalars, canonical, in natural order; returns the buffer of `domain_size`
     /// scalars (of which the libsnark reduction uses all but the last).
     ///
-    /// Three vectors of the domain live at a time, and the witness until the row products are done.
+    /// Three vectors of the domain live at a time, and the witness until the row products are done;
+    /// with the transforms, a table of roots of at most `max_roots` bytes.
     pub(crate) fn record_quotient<C: GpuCurve>(
         &self,
         rec: &mut Recording,
         parts: &mut PartSource<'_>,
         witness: BufferSlice,
+        max_roots: u64,
     ) -> BufferId {
         let n = self.domain_size as u32;
         let size = 32 * u64::from(n);
@@ -192,25 +179,24 @@ impl KeyLayout {
             low: low.buffer,
             high: high.buffer,
         };
-        let inverse = TransformBuffers {
-            log_n: t.log_n,
-            stage_roots: t.inverse_roots.buffer,
-            powers: powers(t.inverse_low, t.inverse_high),
-            blocks: t.blocks.map(|(inverse, _)| (t.block_log, inverse.buffer)),
-        };
-        let forward = TransformBuffers {
-            log_n: t.log_n,
-            stage_roots: t.forward_roots.buffer,
-            powers: powers(t.forward_low, t.forward_high),
-            blocks: t.blocks.map(|(_, forward)| (t.block_log, forward.buffer)),
-        };
+        let [inverse, forward] = [
+            powers(t.inverse_low, t.inverse_high),
+            powers(t.forward_low, t.forward_high),
+        ];
         let coset = powers(t.coset_low, t.coset_high);
+        // One direction after the other, so that the roots of one are there at a time.
+        let blocks = block_log(t.log_n, max_roots);
+        let roots = |rec: &mut Recording, powers| record_roots::<C>(rec, t.log_n, powers, blocks);
+        let backward = roots(rec, inverse);
         for v in [a, b, c] {
             let finish = Finish {
                 powers: Some(coset),
                 natural: false,
             };
-            record_transform::<C>(rec, &inverse, Order::NaturalToReversed, v, v, finish);
+            record_transform::<C>(rec, &backward, Order::NaturalToReversed, v, v, finish);
+        }
+        let forward = roots(rec, forward);
+        for v in [a, b, c] {
             let none = Finish::default();
             record_transform::<C>(rec, &forward, Order::ReversedToNatural, v, v, none);
         }
@@ -225,7 +211,8 @@ impl KeyLayout {
             natural: true,
         };
         let whole = rec.whole(h);
-        record_transform::<C>(rec, &inverse, Order::NaturalToReversed, a, whole, finish);
+        let backward = roots(rec, inverse);
+        record_transform::<C>(rec, &backward, Order::NaturalToReversed, a, whole, finish);
         h
     }
 }

@@ -17,7 +17,10 @@ use groth16_gpu::device::recording::{BufferSlice, Recording};
 use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Group};
-use groth16_gpu::ntt::{Finish, Order, TransformTables, record_transform};
+use groth16_gpu::ntt::{
+    Finish, Order, PowerBuffers, TransformBuffers, block_log, record_roots_into, record_transform,
+    root_powers, roots_bytes, tile_log,
+};
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::setup_insecure;
 use groth16_gpu::trace::Trace;
@@ -430,29 +433,43 @@ fn bench_ntt<C: GpuCurve>(
         trace: Some(trace.clone()),
         ..RunOptions::default()
     };
-    let tables = TransformTables::new::<C>(log2, roots, false).ok_or_else(no_domain)?;
+    let powers = root_powers::<C>(log2, roots, false).ok_or_else(no_domain)?;
+    let blocks = block_log(log2, gpu.limits().max_binding);
+    let logs: Vec<u32> = std::iter::once(tile_log(log2)).chain(blocks).collect();
     let mut data = vec![
         ("data", bytes),
-        ("roots", tables.stage_roots.clone()),
-        ("powers", tables.powers.low.clone()),
-        ("powers", tables.powers.high.clone()),
+        ("powers", powers.low.clone()),
+        ("powers", powers.high.clone()),
     ];
-    if tables.block_log > 0 {
-        data.push(("roots", tables.block_roots.clone()));
-    }
+    data.extend(
+        logs.iter()
+            .map(|log| ("roots", vec![0; roots_bytes(*log) as usize].into())),
+    );
     let data = gpu.upload_resident(&data, &options)?;
+    let handles = |rec: &mut Recording| {
+        let ids: Vec<_> = data.iter().map(|d| rec.resident("bench", d)).collect();
+        let powers = PowerBuffers {
+            low_log: powers.low_log,
+            low: ids[1],
+            high: ids[2],
+        };
+        (ids, powers)
+    };
+    let mut rec = Recording::new();
+    let (ids, buffers) = handles(&mut rec);
+    for (log, id) in logs.iter().zip(&ids[3..]) {
+        let whole = rec.whole(*id);
+        record_roots_into::<C>(&mut rec, log2, buffers, *log, whole);
+    }
+    gpu.run(&rec, &options)?;
     let record = |download: bool| {
         let mut rec = Recording::new();
-        let ids: Vec<_> = data.iter().map(|d| rec.resident("bench", d)).collect();
-        let buffers = groth16_gpu::ntt::TransformBuffers {
+        let (ids, powers) = handles(&mut rec);
+        let buffers = TransformBuffers {
             log_n: log2,
-            stage_roots: ids[1],
-            powers: groth16_gpu::ntt::PowerBuffers {
-                low_log: tables.powers.low_log,
-                low: ids[2],
-                high: ids[3],
-            },
-            blocks: ids.get(4).map(|roots| (tables.block_log, *roots)),
+            stage_roots: ids[3],
+            powers,
+            blocks: blocks.zip(ids.get(4).copied()),
         };
         let whole = rec.whole(ids[0]);
         let order = Order::NaturalToReversed;

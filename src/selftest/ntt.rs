@@ -5,7 +5,9 @@ use crate::curve::GpuCurve;
 use crate::device::GpuDevice;
 use crate::device::recording::Recording;
 use crate::domain::{Domain, RootConvention};
-use crate::ntt::{Finish, Order, PowerTable, TransformTables, record_transform};
+use crate::ntt::{
+    Finish, Order, PowerTable, block_log, record_roots, record_transform, root_powers,
+};
 use ark_ff::{FftField, Field, One};
 use ark_poly::{EvaluationDomain, Radix2EvaluationDomain};
 use std::sync::Arc;
@@ -46,15 +48,12 @@ fn transform<C: GpuCurve>(gpu: &GpuDevice, log_n: u32, roots: RootConvention) ->
 
     let mut rec = Recording::new();
     let [inverse, forward] = [true, false].map(|inverse| {
-        let tables = TransformTables::new::<C>(log_n, roots, inverse);
-        tables.map(|t| t.upload(&mut rec))
+        // Roots by position in one direction, powers between passes in the other.
+        let blocks = block_log(log_n, u64::MAX).filter(|log| inverse == (log % 2 == 0));
+        let powers = root_powers::<C>(log_n, roots, inverse)?.upload(&mut rec);
+        Some(record_roots::<C>(&mut rec, log_n, powers, blocks))
     });
-    let (mut inverse, mut forward) = inverse.zip(forward).ok_or_else(no_domain)?;
-    // Roots by position in one direction, powers between passes in the other.
-    match log_n % 2 {
-        0 => inverse.blocks = None,
-        _ => forward.blocks = None,
-    }
+    let (inverse, forward) = inverse.zip(forward).ok_or_else(no_domain)?;
     let n_inv = invert(C::Fr::from(n as u64));
     let scale = PowerTable::new::<C>(C::Fr::one(), n_inv, log_n).upload(&mut rec);
     let coset = PowerTable::new::<C>(shift, n_inv, log_n).upload(&mut rec);
