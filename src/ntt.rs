@@ -269,7 +269,10 @@ pub fn record_transform<C: GpuCurve>(
         };
         let groups = 1u32 << (log_n - pass.stages - pass.columns_log);
         rec.dispatch(Dispatch {
-            kernel: Kernel::NttPass,
+            kernel: match order {
+                Order::NaturalToReversed => Kernel::NttDif,
+                Order::ReversedToNatural => Kernel::NttDit,
+            },
             curve: C::ID,
             bindings: vec![
                 from,
@@ -282,7 +285,6 @@ pub fn record_transform<C: GpuCurve>(
                 log_n,
                 pass.stages,
                 pass.stride_log,
-                u32::from(in_time),
                 mode,
                 powers.low_log,
                 u32::from(natural),

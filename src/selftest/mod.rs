@@ -185,7 +185,7 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
             ],
             points::operations_g2::<C>,
         ),
-        case("ntt", Plan, &[Kernel::NttPass], ntt::transforms::<C>),
+        case("ntt", Plan, &[Kernel::NttRoots, Kernel::NttDif, Kernel::NttDit], ntt::transforms::<C>),
         case("msm_sizes_g1", Plan, MSM_G1, msm::sizes_g1::<C>),
         case("msm_sizes_g2", Plan, MSM_G2, msm::sizes_g2::<C>),
         case("msm_skewed_g1", Plan, MSM_G1, msm::skewed_g1::<C>),
@@ -206,7 +206,7 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
 const PROOF: &[Kernel] = &[
     Kernel::RowProduct,
     Kernel::PointwiseMul,
-    Kernel::NttPass,
+    Kernel::NttDif,
     Kernel::Quotient,
 ];
 
