@@ -41,6 +41,7 @@ pub mod kernels;
 pub mod key_layout;
 mod key_tables;
 mod lane;
+pub mod matrix;
 pub mod msm;
 pub mod ntt;
 pub mod proof;

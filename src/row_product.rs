@@ -49,11 +49,13 @@ impl RowPieces<Bytes> {
     pub fn new(matrix: &Matrix, max_binding: u64) -> Self {
         let max_entries = (max_binding / 32).min(1 << 26) as usize;
         let (mut levels, mut sizes) = (Vec::new(), Vec::new());
-        let mut row_starts = matrix.row_starts.clone();
+        let mut row_starts: Vec<u32> =
+            (matrix.starts().iter().map(|s| u32::from_le_bytes(*s))).collect();
+        let cols: Vec<u32> = (matrix.packed().iter().map(|e| crate::matrix::unpack(e).0)).collect();
         if matrix.rows() == 0 {
             return Self { levels, sizes };
         }
-        let mut columns: Option<&[u32]> = Some(&matrix.columns);
+        let mut columns: Option<&[u32]> = Some(&cols);
         loop {
             // Pieces of this level, and which of them make up a row.
             let mut starts = vec![0u32];
@@ -92,7 +94,8 @@ impl RowPieces<Bytes> {
                 let (columns, values) = match columns {
                     Some(all) => {
                         let mut columns = all[range.clone()].to_vec();
-                        let mut values = matrix.values[range].concat();
+                        let mut values: Vec<u8> =
+                            range.map(|i| *matrix.entry(i).1).flatten().collect();
                         if columns.is_empty() {
                             columns.push(0);
                             values.resize(32, 0);
@@ -217,15 +220,11 @@ mod tests {
     #[test]
     fn long_rows_take_levels() {
         let lengths = [0usize, 3, 64, 65, 5000, 0, 1];
-        let mut m = Matrix {
-            row_starts: vec![0],
-            ..Matrix::default()
-        };
+        let mut starts = vec![0u32];
         for l in lengths {
-            m.columns.extend(0..l as u32);
-            m.row_starts.push(m.columns.len() as u32);
+            starts.push(starts.last().unwrap() + l as u32);
         }
-        m.values = vec![[1; 32]; m.columns.len()];
+        let m = Matrix::from_entries(&starts, |i| (i as u32, &[1; 32]), |c| *c);
         let p = RowPieces::new(&m, 1 << 27);
         // 5000 entries: 79 pieces, then 2, then 1.
         assert_eq!(p.sizes, [1 + 1 + 1 + 2 + 79 + 1 + 1, 8, 7]);
