@@ -44,6 +44,7 @@ mod lane;
 pub mod matrix;
 pub mod msm;
 pub mod ntt;
+pub mod parts;
 pub mod proof;
 pub mod proof_plan;
 pub mod prover;

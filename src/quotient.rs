@@ -12,6 +12,7 @@ use crate::ntt::{
     Finish, Order, PowerBuffers, PowerTable, TransformBuffers, TransformTables, push_scalar,
     record_transform,
 };
+use crate::parts::Parts;
 use crate::proving_key::{ProvingKey, QapReduction};
 use ark_ff::{FftField, Field, One};
 
@@ -169,7 +170,8 @@ impl KeyLayout {
         rec.phase("row products");
         for (rows, target) in [(&self.a, a), (&self.b, b)] {
             let mut table = |rec: &mut Recording, part: &usize| parts.table(rec, *part);
-            rows.record(rec, C::ID, witness, target, &mut table);
+            let (witness, target) = (Parts::whole(witness), Parts::whole(target));
+            rows.record(rec, C::ID, &witness, &target, &mut table);
         }
         let c = rec.secret("c", size);
         let c = rec.whole(c);
