@@ -20,9 +20,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Largest table of the row products: they are brought one after the other if need be.
-const MAX_TABLE: u64 = 64 << 20;
-
 /// A query of the key, over the witness or over h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueryName {
@@ -86,7 +83,7 @@ impl KeyLayout {
     ///
     /// # Errors
     /// `OutOfMemory` if a vector of the key's size exceeds a binding, `Usage` if the field has no
-    /// domain of the key's size.
+    /// domain of the key's size, `bad_coefficient` if the matrices are not of its size.
     pub fn new<C: GpuCurve>(key: &ProvingKey, limits: &PlanLimits, device: &str) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let max_binding = limits.max_binding;
@@ -108,7 +105,10 @@ impl KeyLayout {
             }));
             first..
         };
-        let rows = |matrix| RowPieces::new(matrix, max_binding.min(MAX_TABLE));
+        for matrix in [&key.a, &key.b] {
+            matrix.check(C::ID, key.n_vars, key.domain_size)?;
+        }
+        let rows = |matrix| RowPieces::new(matrix, max_binding);
         let (a, b) = (rows(&key.a), rows(&key.b));
         let a = a.map(&mut add(a.tables()));
         let b = b.map(&mut add(b.tables()));

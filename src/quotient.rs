@@ -12,6 +12,7 @@ use crate::ntt::{
     Finish, Order, PowerBuffers, PowerTable, block_log, push_scalar, record_roots,
     record_transform, root_powers,
 };
+use crate::parts::Parts;
 use crate::proving_key::{ProvingKey, QapReduction};
 use ark_ff::{FftField, Field, One};
 
@@ -156,7 +157,8 @@ impl KeyLayout {
         rec.phase("row products");
         for (rows, target) in [(&self.a, a), (&self.b, b)] {
             let mut table = |rec: &mut Recording, part: &usize| parts.table(rec, *part);
-            rows.record(rec, C::ID, witness, target, &mut table);
+            let (witness, target) = (Parts::whole(witness), Parts::whole(target));
+            rows.record(rec, C::ID, &witness, &target, &mut table);
         }
         let c = rec.secret("c", size);
         let c = rec.whole(c);

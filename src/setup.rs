@@ -19,8 +19,8 @@ use crate::cpu::fixed_base::FixedBase;
 use crate::curve::{G1, G1Affine, G2, G2Affine, GpuCurve};
 use crate::domain::{Domain, RootConvention};
 use crate::error::{Error, InputClass, InputError, Result};
-use crate::formats::r1cs::{R1cs, R1csMatrix, to_r_squared};
-use crate::proving_key::{Matrix, ProvingKey, QapReduction, g1_to_raw, g2_to_raw};
+use crate::formats::r1cs::{R1cs, R1csMatrix};
+use crate::proving_key::{ProvingKey, QapReduction, g1_to_raw, g2_to_raw};
 use crate::with_curve;
 use ark_ec::{CurveGroup, PrimeGroup};
 use ark_ff::{FftField, Field, One, PrimeField};
@@ -173,7 +173,7 @@ fn setup_over<C: GpuCurve>(
         n_vars: r1cs.n_wires,
         n_public,
         domain_size: n,
-        a: Arc::new(with_public_rows::<C>(r1cs.a.to_key_matrix::<C>(), n_public)),
+        a: Arc::new(r1cs.a.to_extended_key_matrix::<C>(n_public + 1)),
         b: Arc::new(r1cs.b.to_key_matrix::<C>()),
         alpha_g1: one_g1(&trapdoor.alpha),
         beta_g1: one_g1(&trapdoor.beta),
@@ -281,22 +281,6 @@ fn columns_at<F: PrimeField>(
         }
     }
     sums
-}
-
-/// Appends a row 1·wire for the constant and each public wire.
-fn with_public_rows<C: GpuCurve>(mut a: Matrix, n_public: usize) -> Matrix {
-    let mut one = [0; 32];
-    one[0] = 1;
-    let one = to_r_squared::<C>(&one);
-    if a.row_starts.is_empty() {
-        a.row_starts.push(0);
-    }
-    for wire in 0..=n_public {
-        a.columns.push(wire as u32);
-        a.values.push(one);
-        a.row_starts.push(a.columns.len() as u32);
-    }
-    a
 }
 
 fn g1_bytes<C: GpuCurve>(points: &[G1Affine<C>]) -> Bytes {
