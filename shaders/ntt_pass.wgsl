@@ -25,6 +25,10 @@ struct Params {
   // Store to the bit-reversed index.
   store_reversed: u32,
   columns_log: u32,
+  // A part of 2^split_log, as which it has the index split_index in reversed bits: its powers are of
+  // the whole vector's root and of natural indices there.
+  split_log: u32,
+  split_index: u32,
 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> source: array<vec4<u32>>;
@@ -93,10 +97,12 @@ fn position(g: u32, i: u32) -> u32 {
 
 // The exponent that element i, at pos, is multiplied with.
 fn exponent(i: u32, pos: u32) -> u32 {
-  if (params.power_mode == 2u) { return reverse_low_bits(pos, params.log_n); }
+  if (params.power_mode == 2u) {
+    return (reverse_low_bits(pos, params.log_n) << params.split_log) | params.split_index;
+  }
   let row = reverse_low_bits(i >> params.columns_log, params.stages);
   let within = pos & ((1u << params.stride_log) - 1u);
-  return (row * within) << (params.log_n - params.stages - params.stride_log);
+  return (row * within) << (params.log_n + params.split_log - params.stages - params.stride_log);
 }
 
 fn has_powers() -> bool { return params.power_mode == 1u || params.power_mode == 2u; }

@@ -1,4 +1,5 @@
-//! The number-theoretic transform as a plan: passes over tiles in workgroup memory.
+//! The number-theoretic transform as a plan: passes over tiles in workgroup memory, and over the parts
+//! of a vector that exceeds one binding (`split`).
 //!
 //! Decimation in frequency takes natural order to bit-reversed order, decimation in time back, so
 //! that a product of transforms never permutes. See `shaders/ntt_pass.wgsl` for the arithmetic.
@@ -8,7 +9,12 @@ use crate::curve::GpuCurve;
 use crate::device::recording::{BufferId, BufferSlice, Dispatch, Recording};
 use crate::domain::{Domain, RootConvention};
 use crate::kernels::{Kernel, NTT_TILE_LOG};
+use crate::parts::Parts;
 use ark_ff::{Field, One};
+
+mod resident;
+mod split;
+pub use resident::ResidentRoots;
 
 /// Most stages of a pass whose tile has columns: leaves 2 neighbouring elements (64 bytes) a row.
 const STRIDED_STAGES: u32 = NTT_TILE_LOG - 1;
@@ -116,7 +122,10 @@ pub struct PowerBuffers {
 /// What a transform over one domain in one direction reads besides the data.
 #[derive(Clone, Copy, Debug)]
 pub struct TransformBuffers {
+    /// Of one part of the vector.
     pub log_n: u32,
+    /// log2 of the number of parts. The powers are those of the root of order 2^(log_n + split_log).
+    pub split_log: u32,
     /// The first half of the powers of the root of order 2^[`tile_log`].
     pub stage_roots: BufferId,
     pub powers: PowerBuffers,
@@ -142,22 +151,23 @@ pub fn roots_bytes(log: u32) -> u64 {
     32 << log.saturating_sub(1)
 }
 
-/// Records the tables of a transform of 2^log_n from the powers of its root: of the stages of a
-/// tile, and of blocks as `blocks` says.
+/// Records the tables of a transform of 2^`split_log` parts of 2^`log_n` from the powers of its root:
+/// of the stages of a tile, and of blocks as `blocks` says.
 pub fn record_roots<C: GpuCurve>(
     rec: &mut Recording,
-    log_n: u32,
+    (log_n, split_log): (u32, u32),
     powers: PowerBuffers,
     blocks: Option<u32>,
 ) -> TransformBuffers {
     let table = |rec: &mut Recording, label, log| {
         let id = rec.transient(label, roots_bytes(log));
         let whole = rec.whole(id);
-        record_roots_into::<C>(rec, log_n, powers, log, whole);
+        record_roots_into::<C>(rec, log_n + split_log, powers, log, whole);
         id
     };
     TransformBuffers {
         log_n,
+        split_log,
         stage_roots: table(rec, "stage roots", tile_log(log_n)),
         powers,
         blocks: blocks.map(|log| (log, table(rec, "block roots", log))),
@@ -222,15 +232,33 @@ pub struct Finish {
     pub natural: bool,
 }
 
-/// Records a transform of `2^log_n` scalars at rest from `source` to `target` (which may be the
-/// same slice).
+/// Records a transform of scalars at rest, in parts as the tables say. `target` may be `source`, but
+/// not where `finish` is natural.
 pub fn record_transform<C: GpuCurve>(
     rec: &mut Recording,
     tables: &TransformBuffers,
     order: Order,
-    source: BufferSlice,
-    target: BufferSlice,
+    source: &Parts,
+    target: &Parts,
     finish: Finish,
+) {
+    assert_eq!(source.slices().len(), 1 << tables.split_log);
+    assert_eq!(target.slices().len(), 1 << tables.split_log);
+    if tables.split_log > 0 {
+        return split::record::<C>(rec, tables, order, source, target, finish);
+    }
+    let (source, target) = (source.slices()[0], target.slices()[0]);
+    record_part::<C>(rec, tables, order, (source, target), finish, 0);
+}
+
+/// Records a transform of one part. `split_index` is its number among the parts, its bits reversed.
+fn record_part<C: GpuCurve>(
+    rec: &mut Recording,
+    tables: &TransformBuffers,
+    order: Order,
+    (source, target): (BufferSlice, BufferSlice),
+    finish: Finish,
+    split_index: u32,
 ) {
     let log_n = tables.log_n;
     debug_assert_eq!(source.size, 32 << log_n);
@@ -289,6 +317,8 @@ pub fn record_transform<C: GpuCurve>(
                 powers.low_log,
                 u32::from(natural),
                 pass.columns_log,
+                tables.split_log,
+                split_index,
             ],
             groups,
             work_per_group: (u64::from(pass.stages) / 2 + 2) << (pass.stages + pass.columns_log),

@@ -3,7 +3,7 @@
 
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
-use crate::device::recording::{BufferId, BufferSlice, Dispatch, Recording};
+use crate::device::recording::{BufferSlice, Dispatch, Recording};
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
@@ -136,8 +136,8 @@ impl<T> QuotientTables<T> {
 }
 
 impl KeyLayout {
-    /// Records h's scalars, canonical, in natural order; returns the buffer of `domain_size`
-    /// scalars (of which the libsnark reduction uses all but the last).
+    /// Records h's scalars, canonical, in natural order; returns `domain_size` scalars
+    /// (of which the libsnark reduction uses all but the last).
     ///
     /// Three vectors of the domain live at a time, and the witness until the row products are done;
     /// with the transforms, a table of roots of at most `max_roots` bytes.
@@ -145,32 +145,37 @@ impl KeyLayout {
         &self,
         rec: &mut Recording,
         parts: &mut PartSource<'_>,
-        witness: BufferSlice,
+        witness: &Parts,
         max_roots: u64,
-    ) -> BufferId {
-        let n = self.domain_size as u32;
-        let size = 32 * u64::from(n);
-        let [a, b] = ["a", "b"].map(|label| {
-            let id = rec.secret(label, size);
-            rec.whole(id)
-        });
-        rec.phase("row products");
-        for (rows, target) in [(&self.a, a), (&self.b, b)] {
-            let mut table = |rec: &mut Recording, part: &usize| parts.table(rec, *part);
-            let (witness, target) = (Parts::whole(witness), Parts::whole(target));
-            rows.record(rec, C::ID, &witness, &target, &mut table);
-        }
-        let c = rec.secret("c", size);
-        let c = rec.whole(c);
-        let pointwise = |kernel, bindings: Vec<BufferSlice>| Dispatch {
-            kernel,
-            curve: C::ID,
-            bindings,
-            params: vec![n],
-            groups: n.div_ceil(64),
-            work_per_group: 128,
+    ) -> Parts {
+        let vector = |rec: &mut Recording, label| {
+            Parts::secret(rec, label, self.domain_size, self.domain_part)
         };
-        rec.dispatch(pointwise(Kernel::PointwiseMul, vec![a, b, c]));
+        let [a, b] = ["a", "b"].map(|label| vector(rec, label));
+        rec.phase("row products");
+        for (rows, target) in [(&self.a, &a), (&self.b, &b)] {
+            let mut table = |rec: &mut Recording, part: &usize| parts.table(rec, *part);
+            rows.record(rec, C::ID, witness, target, &mut table);
+        }
+        let c = vector(rec, "c");
+        let n = self.domain_part as u32;
+        let pointwise = |rec: &mut Recording, kernel, bindings: Vec<BufferSlice>| {
+            rec.dispatch(Dispatch {
+                kernel,
+                curve: C::ID,
+                bindings,
+                params: vec![n],
+                groups: n.div_ceil(64),
+                work_per_group: 128,
+            });
+        };
+        let triples = || {
+            let (a, b, c) = (a.slices(), b.slices(), c.slices());
+            a.iter().zip(b).zip(c).map(|((a, b), c)| (*a, *b, *c))
+        };
+        for (a, b, c) in triples() {
+            pointwise(rec, Kernel::PointwiseMul, vec![a, b, c]);
+        }
         rec.phase("transforms");
         let mut ids = Vec::new();
         self.quotient
@@ -187,10 +192,12 @@ impl KeyLayout {
         ];
         let coset = powers(t.coset_low, t.coset_high);
         // One direction after the other, so that the roots of one are there at a time.
-        let blocks = block_log(t.log_n, max_roots);
-        let roots = |rec: &mut Recording, powers| record_roots::<C>(rec, t.log_n, powers, blocks);
+        let part_log = self.domain_part.trailing_zeros();
+        let sizes = (part_log, t.log_n - part_log);
+        let blocks = block_log(part_log, max_roots);
+        let roots = |rec: &mut Recording, powers| record_roots::<C>(rec, sizes, powers, blocks);
         let backward = roots(rec, inverse);
-        for v in [a, b, c] {
+        for v in [&a, &b, &c] {
             let finish = Finish {
                 powers: Some(coset),
                 natural: false,
@@ -198,23 +205,24 @@ impl KeyLayout {
             record_transform::<C>(rec, &backward, Order::NaturalToReversed, v, v, finish);
         }
         let forward = roots(rec, forward);
-        for v in [a, b, c] {
+        for v in [&a, &b, &c] {
             let none = Finish::default();
             record_transform::<C>(rec, &forward, Order::ReversedToNatural, v, v, none);
         }
         rec.phase("quotient");
-        rec.dispatch(pointwise(Kernel::Quotient, vec![a, b, c, t.factor, a]));
+        for (a, b, c) in triples() {
+            pointwise(rec, Kernel::Quotient, vec![a, b, c, t.factor, a]);
+        }
         let Some((low, high)) = t.uncoset else {
-            return a.buffer;
+            return a;
         };
-        let h = rec.secret("h", size);
+        let h = vector(rec, "h");
         let finish = Finish {
             powers: Some(powers(low, high)),
             natural: true,
         };
-        let whole = rec.whole(h);
         let backward = roots(rec, inverse);
-        record_transform::<C>(rec, &backward, Order::NaturalToReversed, a, whole, finish);
+        record_transform::<C>(rec, &backward, Order::NaturalToReversed, &a, &h, finish);
         h
     }
 }

@@ -17,10 +17,8 @@ use groth16_gpu::device::recording::{BufferSlice, Recording};
 use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Group};
-use groth16_gpu::ntt::{
-    Finish, Order, PowerBuffers, TransformBuffers, block_log, record_roots_into, record_transform,
-    root_powers, roots_bytes, tile_log,
-};
+use groth16_gpu::ntt::{Finish, Order, ResidentRoots, record_transform};
+use groth16_gpu::parts::Parts;
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::setup_insecure;
 use groth16_gpu::trace::Trace;
@@ -416,8 +414,8 @@ fn bench_ntt<C: GpuCurve>(
 ) -> Result<Value> {
     let n = 1usize << log2;
     let roots = RootConvention::Arkworks;
-    let no_domain = || Error::Usage(format!("{} has no domain of 2^{log2}", C::ID));
-    let domain = Domain::<C::Fr>::new(log2, roots).ok_or_else(no_domain)?;
+    let domain = Domain::<C::Fr>::new(log2, roots)
+        .ok_or_else(|| Error::Usage(format!("{} has no domain of 2^{log2}", C::ID)))?;
     let Device::Gpu(gpu) = device else {
         return Err(Error::Usage(
             "bench ntt measures a device: --device".to_owned(),
@@ -433,55 +431,43 @@ fn bench_ntt<C: GpuCurve>(
         trace: Some(trace.clone()),
         ..RunOptions::default()
     };
-    let powers = root_powers::<C>(log2, roots, false).ok_or_else(no_domain)?;
-    let blocks = block_log(log2, gpu.limits().max_binding);
-    let logs: Vec<u32> = std::iter::once(tile_log(log2)).chain(blocks).collect();
-    let mut data = vec![
-        ("data", bytes),
-        ("powers", powers.low.clone()),
-        ("powers", powers.high.clone()),
-    ];
-    data.extend(
-        logs.iter()
-            .map(|log| ("roots", vec![0; roots_bytes(*log) as usize].into())),
-    );
-    let data = gpu.upload_resident(&data, &options)?;
-    let handles = |rec: &mut Recording| {
-        let ids: Vec<_> = data.iter().map(|d| rec.resident("bench", d)).collect();
-        let powers = PowerBuffers {
-            low_log: powers.low_log,
-            low: ids[1],
-            high: ids[2],
-        };
-        (ids, powers)
-    };
-    let mut rec = Recording::new();
-    let (ids, buffers) = handles(&mut rec);
-    for (log, id) in logs.iter().zip(&ids[3..]) {
-        let whole = rec.whole(*id);
-        record_roots_into::<C>(&mut rec, log2, buffers, *log, whole);
-    }
-    gpu.run(&rec, &options)?;
+    // In parts that fit a binding.
+    let split_log = (32u64 << log2).div_ceil(gpu.limits().max_binding);
+    let split_log = split_log.next_power_of_two().trailing_zeros();
+    let sizes = (log2 - split_log, split_log);
+    let part_bytes = 32usize << sizes.0;
+    let roots = ResidentRoots::new::<C>(gpu, sizes, roots, false, &options)?;
+    let parts: Vec<_> = (0..bytes.len())
+        .step_by(part_bytes)
+        .map(|at| ("data", bytes.slice(at..at + part_bytes)))
+        .collect();
+    let data = gpu.upload_resident(&parts, &options)?;
+    drop((parts, bytes));
     let record = |download: bool| {
         let mut rec = Recording::new();
-        let (ids, powers) = handles(&mut rec);
-        let buffers = TransformBuffers {
-            log_n: log2,
-            stage_roots: ids[3],
-            powers,
-            blocks: blocks.zip(ids.get(4).copied()),
-        };
-        let whole = rec.whole(ids[0]);
+        let buffers = roots.declare(&mut rec);
+        let slices = data.iter().map(|d| {
+            let id = rec.resident("bench", d);
+            rec.whole(id)
+        });
+        let vector = Parts::new(1 << sizes.0, slices.collect());
         let order = Order::NaturalToReversed;
         rec.phase("transform");
-        record_transform::<C>(&mut rec, &buffers, order, whole, whole, Finish::default());
+        record_transform::<C>(
+            &mut rec,
+            &buffers,
+            order,
+            &vector,
+            &vector,
+            Finish::default(),
+        );
         if download {
             for i in CHECKED {
                 let at = (i % n).reverse_bits() >> (usize::BITS - log2);
                 rec.download(BufferSlice {
-                    buffer: ids[0],
-                    offset: 32 * at as u64,
+                    offset: 32 * (at % vector.per_part()) as u64,
                     size: 32,
+                    ..vector.slices()[at / vector.per_part()]
                 });
             }
         }
