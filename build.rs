@@ -147,6 +147,25 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
         let steps = (45_907 * u32::try_from(p.bits()).unwrap() + 30_179).div_ceil(19_929);
         set("QBATCHES".into(), i64::from(steps.div_ceil(bits)).into());
     }
+    if prefix == "R" {
+        // Sums of transforms (`field_slack.wgsl`): a quotient by 2p from its 17 leading bits.
+        assert!(ratio >= 35, "no room for slack sums");
+        let two_p = p * 2u32;
+        let top = u32::try_from(two_p.bits()).unwrap() - 17;
+        let leading = i64::try_from(&two_p >> top).unwrap();
+        set("RTOP".into(), i64::from(top).into());
+        // A little less than the quotient: tops of loose sums may be two too large.
+        set("RQUOTIENT".into(), ((1i64 << 28) / (leading + 3)).into());
+        set(
+            "RFOUR_TOP".into(),
+            i64::try_from(&two_p * 2u32 >> top).unwrap().into(),
+        );
+        set("RSLACK".into(), i64::from(ratio).into());
+        set("rfour_p".into(), limbs(&(p * 4u32), bits, n).into());
+        set("reight_p".into(), limbs(&(p * 8u32), bits, n).into());
+        let largest = limbs(&two_p, bits, n).into_iter().max().unwrap();
+        assert!(4 * largest + 8 < 1 << 31, "multiples of 2p exceed a word");
+    }
     let rest = (BigUint::one() << (32 * words)) % p;
     set(format!("{lower}rest"), limbs(&rest, bits, n).into());
 }

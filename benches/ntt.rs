@@ -18,11 +18,10 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use groth16_gpu::cpu::ntt::Ntt;
 use groth16_gpu::curve::{Bls12381, Bn254, GpuCurve};
 use groth16_gpu::device::recording::Recording;
-use groth16_gpu::device::{GpuDevice, ResidentBuffer, RunOptions};
+use groth16_gpu::device::{GpuDevice, RunOptions};
 use groth16_gpu::domain::{Domain, RootConvention};
-use groth16_gpu::ntt::{
-    Finish, Order, PowerBuffers, TransformBuffers, TransformTables, record_transform,
-};
+use groth16_gpu::ntt::{Finish, Order, ResidentRoots, record_transform};
+use groth16_gpu::parts::Parts;
 use std::cell::LazyCell;
 
 const ROOTS: RootConvention = RootConvention::Arkworks;
@@ -59,7 +58,6 @@ impl<C: GpuCurve> Problem<C> {
 /// A transform in place of data on a device, ready to be run.
 struct OnDevice {
     recording: Recording,
-    _resident: Vec<ResidentBuffer>,
 }
 
 impl OnDevice {
@@ -69,34 +67,26 @@ impl OnDevice {
         let problem = Problem::<C>::new(log2);
         let limbs = problem.coefficients.iter().flat_map(C::fr_montgomery);
         let bytes: Vec<u8> = limbs.flat_map(|limb| limb.to_le_bytes()).collect();
-        let tables = TransformTables::new::<C>(log2, ROOTS, false).expect("a domain");
-        let mut data = vec![
-            ("data", bytes.into()),
-            ("roots", tables.stage_roots.clone()),
-            ("powers", tables.powers.low.clone()),
-            ("powers", tables.powers.high.clone()),
-        ];
-        if tables.block_log > 0 {
-            data.push(("roots", tables.block_roots.clone()));
-        }
-        let resident = gpu.upload_resident(&data, &RunOptions::default());
+        let options = RunOptions::default();
+        let roots = ResidentRoots::new::<C>(gpu, (log2, 0), ROOTS, false, &options);
+        let roots = roots.expect("a domain, and room for its roots");
+        let resident = gpu.upload_resident(&[("data", bytes.into())], &options);
         let resident = resident.expect("room for it");
         let record = |check: bool| {
             let mut rec = Recording::new();
-            let ids: Vec<_> = resident.iter().map(|d| rec.resident("bench", d)).collect();
-            let buffers = TransformBuffers {
-                log_n: log2,
-                stage_roots: ids[1],
-                powers: PowerBuffers {
-                    low_log: tables.powers.low_log,
-                    low: ids[2],
-                    high: ids[3],
-                },
-                blocks: ids.get(4).map(|roots| (tables.block_log, *roots)),
-            };
-            let whole = rec.whole(ids[0]);
+            let buffers = roots.declare(&mut rec);
+            let id = rec.resident("bench", &resident[0]);
+            let whole = rec.whole(id);
+            let vector = Parts::whole(whole);
             let order = Order::NaturalToReversed;
-            record_transform::<C>(&mut rec, &buffers, order, whole, whole, Finish::default());
+            record_transform::<C>(
+                &mut rec,
+                &buffers,
+                order,
+                &vector,
+                &vector,
+                Finish::default(),
+            );
             if check {
                 rec.download(whole);
             }
@@ -111,7 +101,6 @@ impl OnDevice {
         }
         Self {
             recording: record(false),
-            _resident: resident,
         }
     }
 }

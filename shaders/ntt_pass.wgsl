@@ -18,8 +18,6 @@ struct Params {
   log_n: u32,
   stages: u32,
   stride_log: u32,
-  // 0: decimation in frequency, powers after the stages; 1: in time, powers before.
-  in_time: u32,
   power_mode: u32,
   // Shift between the halves of the tables' exponent. Mode 3: log2 of the order of the root whose
   // powers powers_low has, half of them.
@@ -27,31 +25,62 @@ struct Params {
   // Store to the bit-reversed index.
   store_reversed: u32,
   columns_log: u32,
+  // A part of 2^split_log, as which it has the index split_index in reversed bits: its powers are of
+  // the whole vector's root and of natural indices there.
+  split_log: u32,
+  split_index: u32,
 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> source: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> target_: array<vec4<u32>>;
-// Powers 0 … 2^(${TILE_LOG} − 1) − 1 of the root of order 2^${TILE_LOG}.
+// The first half of the powers of the root of order 2^${TILE_LOG}, or of the vector's if that is
+// shorter; in working form, as are the roots of mode 3.
 @group(0) @binding(3) var<storage, read_write> stage_roots: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> powers_low: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read_write> powers_high: array<vec4<u32>>;
 #import scalar_field
+#import scalar_field_slack
 #import buffer_fr BUF=source
 #import buffer_fr BUF=target_
 #import buffer_fr BUF=stage_roots
 #import buffer_fr BUF=powers_low
 #import buffer_fr BUF=powers_high
 
-const TILE: u32 = ${1 << TILE_LOG}u;
-const THREADS: u32 = ${NTT_THREADS}u;
-// Two planes of half elements.
-var<workgroup> tile_low: array<vec4<u32>, ${1 << TILE_LOG}>;
-var<workgroup> tile_high: array<vec4<u32>, ${1 << TILE_LOG}>;
+// A thread keeps four elements and exchanges them through half a tile, first their low words, then the
+// high ones: workgroup memory is what limits how many workgroups a multiprocessor runs.
+var<workgroup> plane: array<vec4<u32>, ${1 << TILE_LOG}>;
 
-fn tile_load(i: u32) -> Fr { return fr_unpack(tile_low[i], tile_high[i]); }
-fn tile_store(i: u32, a: Fr) {
-  tile_low[i] = fr_pack0(a);
-  tile_high[i] = fr_pack1(a);
+// Four elements of a tile, and where they are: i0, i0 + at1, i0 + at2, i0 + at1 + at2.
+struct Quad { x0: Fr, x1: Fr, x2: Fr, x3: Fr }
+struct Places { i0: u32, at1: u32, at2: u32 }
+
+fn put_plane(p: Places, w0: vec4<u32>, w1: vec4<u32>, w2: vec4<u32>, w3: vec4<u32>) {
+  plane[p.i0] = w0;
+  plane[p.i0 + p.at1] = w1;
+  plane[p.i0 + p.at2] = w2;
+  plane[p.i0 + p.at1 + p.at2] = w3;
+}
+struct Words { w0: vec4<u32>, w1: vec4<u32>, w2: vec4<u32>, w3: vec4<u32> }
+fn get_plane(p: Places) -> Words {
+  return Words(plane[p.i0], plane[p.i0 + p.at1], plane[p.i0 + p.at2], plane[p.i0 + p.at1 + p.at2]);
+}
+
+// Gives away the elements of some places for those of others.
+fn exchange(q: Quad, old: Places, new_: Places, active_: bool) -> Quad {
+  if (active_) { put_plane(old, fr_pack0(q.x0), fr_pack0(q.x1), fr_pack0(q.x2), fr_pack0(q.x3)); }
+  workgroupBarrier();
+  let low = get_plane(new_);
+  workgroupBarrier();
+  if (active_) { put_plane(old, fr_pack1(q.x0), fr_pack1(q.x1), fr_pack1(q.x2), fr_pack1(q.x3)); }
+  workgroupBarrier();
+  let high = get_plane(new_);
+  workgroupBarrier();
+  return Quad(
+    fr_unpack(low.w0, high.w0),
+    fr_unpack(low.w1, high.w1),
+    fr_unpack(low.w2, high.w2),
+    fr_unpack(low.w3, high.w3),
+  );
 }
 
 fn reverse_low_bits(x: u32, bits: u32) -> u32 { return reverseBits(x) >> (32u - bits); }
@@ -68,10 +97,12 @@ fn position(g: u32, i: u32) -> u32 {
 
 // The exponent that element i, at pos, is multiplied with.
 fn exponent(i: u32, pos: u32) -> u32 {
-  if (params.power_mode == 2u) { return reverse_low_bits(pos, params.log_n); }
+  if (params.power_mode == 2u) {
+    return (reverse_low_bits(pos, params.log_n) << params.split_log) | params.split_index;
+  }
   let row = reverse_low_bits(i >> params.columns_log, params.stages);
   let within = pos & ((1u << params.stride_log) - 1u);
-  return (row * within) << (params.log_n - params.stages - params.stride_log);
+  return (row * within) << (params.log_n + params.split_log - params.stages - params.stride_log);
 }
 
 fn has_powers() -> bool { return params.power_mode == 1u || params.power_mode == 2u; }
@@ -88,15 +119,57 @@ fn times_power(a: Fr, i: u32, pos: u32) -> Fr {
   return r;
 }
 
-struct Pair { x: Fr, y: Fr }
+// Two stages over four settled values, with settled results: those of x0 + x2 first, then those of
+// x0 − x2.
 
-// In frequency: (x + y, (x − y)·w); in time: (x + y·w, x − y·w).
-fn butterfly(x: Fr, y: Fr, root: Fr) -> Pair {
-  if (params.in_time == 1u) {
-    let m = fr_mul(y, root);
-    return Pair(fr_add(x, m), fr_sub(x, m));
-  }
-  return Pair(fr_add(x, y), fr_mul(fr_sub(x, y), root));
+#if IN_TIME
+// Narrow butterflies of x0, x2 and x1, x3, then wide ones: (x + y·root, x − y·root).
+fn quad_in_time(q: Quad, narrow: Fr, wide: Fr, wide_next: Fr) -> Quad {
+  let m = fr_mul(q.x2, narrow);
+  let n = fr_mul(q.x3, narrow);
+  let a = fr_add_slack(q.x0, m);
+  let c = fr_sub_settled(q.x0, m);
+  let b = fr_mul(fr_add_slack(q.x1, n), wide);
+  let d = fr_mul(fr_sub_4p(q.x1, n), wide_next);
+  return Quad(
+    fr_settle_slack(fr_add_loose(a, b)),
+    fr_sub_settled(a, b),
+    fr_settle_slack(fr_add_loose(c, d)),
+    fr_sub_settled(c, d),
+  );
+}
+#else
+// Wide butterflies of x0, x2 and x1, x3, then narrow ones: (x + y, (x − y)·root).
+fn quad_in_frequency(q: Quad, wide: Fr, wide_next: Fr, narrow: Fr) -> Quad {
+  let a = fr_add_slack(q.x0, q.x2);
+  let b = fr_add_loose(q.x1, q.x3);
+  let c = fr_mul(fr_sub_4p(q.x0, q.x2), wide);
+  let d = fr_mul(fr_sub_4p(q.x1, q.x3), wide_next);
+#if RSLACK >= 70
+  let y2 = fr_add_slack(c, d);
+#else
+  let y2 = fr_settle_slack(fr_add_loose(c, d));
+#end
+  return Quad(
+    fr_settle_slack(fr_add_loose(a, b)),
+    fr_mul(fr_sub_8p(a, b), narrow),
+    y2,
+    fr_mul(fr_sub_4p(c, d), narrow),
+  );
+}
+#end
+// Either, where all roots are 1 but that of x1 − x3.
+fn quad_of_neighbours(q: Quad, root: Fr) -> Quad {
+  let a = fr_add_slack(q.x0, q.x2);
+  let b = fr_settle_slack(fr_add_loose(q.x1, q.x3));
+  let c = fr_sub_settled(q.x0, q.x2);
+  let d = fr_mul(fr_sub_4p(q.x1, q.x3), root);
+  return Quad(
+    fr_settle_slack(fr_add_loose(a, b)),
+    fr_sub_settled(a, b),
+    fr_settle_slack(fr_add_loose(c, d)),
+    fr_sub_settled(c, d),
+  );
 }
 
 // The root of a butterfly of row j within its group of 2^(d + 1) rows, in column `within` of its
@@ -104,9 +177,9 @@ fn butterfly(x: Fr, y: Fr, root: Fr) -> Pair {
 fn stage_root(j: u32, d: u32, within: u32) -> Fr {
   if (params.power_mode == 3u) {
     let offset = (j << params.stride_log) + within;
-    return fr_load_up_powers_low(offset << (params.low_log - 1u - d - params.stride_log));
+    return fr_load_powers_low(offset << (params.low_log - 1u - d - params.stride_log));
   }
-  return fr_load_up_stage_roots(j << (${TILE_LOG - 1}u - d));
+  return fr_load_stage_roots(j << (min(params.log_n, ${TILE_LOG}u) - 1u - d));
 }
 // The column of the block that the k-th butterfly of tile g is in.
 fn column_within(g: u32, k: u32) -> u32 {
@@ -114,13 +187,76 @@ fn column_within(g: u32, k: u32) -> u32 {
   return column & ((1u << params.stride_log) - 1u);
 }
 
-// Of the k-th butterfly over rows 2^d apart, of 2^radix_log elements: the row within its group, and
-// the index of its first element.
+// The row, within its group of 2^d rows, of the k-th quad.
 fn row_index(k: u32, d: u32) -> u32 { return (k >> params.columns_log) & ((1u << d) - 1u); }
-fn tile_index(k: u32, d: u32, radix_log: u32) -> u32 {
+
+// The places of the k-th quad, of rows 2^e apart.
+fn places(k: u32, e: u32) -> Places {
   let column = k & ((1u << params.columns_log) - 1u);
-  let row = (k >> params.columns_log) >> d;
-  return (((row << (d + radix_log)) + row_index(k, d)) << params.columns_log) + column;
+  let row = (k >> params.columns_log) >> e;
+  let i0 = (((row << (e + 2u)) + row_index(k, e)) << params.columns_log) + column;
+  let narrow = 1u << (e + params.columns_log);
+#if IN_TIME
+  // The narrow butterflies come first: elements 1 and 2 change places, so that the first two
+  // butterflies are always of elements 0, 2 and 1, 3.
+  return Places(i0, 2u * narrow, narrow);
+#else
+  return Places(i0, narrow, 2u * narrow);
+#end
+}
+
+fn take(g: u32, i: u32) -> Fr { return fr_load_source(position(g, i)); }
+fn give(g: u32, i: u32, a: Fr) {
+  let pos = position(g, i);
+  var to = pos;
+  if (params.store_reversed == 1u) { to = reverse_low_bits(pos, params.log_n); }
+#if IN_TIME
+  let complete = params.stages + params.stride_log == params.log_n;
+#else
+  let complete = params.stride_log == 0u;
+#end
+  if (complete) {
+    // Below 2.2p, below 1.2p, canonical.
+    fr_store_target_(to, fr_canon(a));
+  } else {
+    // What other passes read on stays settled.
+    fr_store_lazy_target_(to, a);
+  }
+}
+
+// Every element times its power, one after the other at one multiplication site.
+fn times_powers(quad: Quad, g: u32, p: Places) -> Quad {
+  var q = quad;
+  for (var turn = 0u; turn < 4u + params.launch.zero; turn++) {
+    let i = p.i0 + (turn & 1u) * p.at1 + (turn >> 1u) * p.at2;
+    q = Quad(q.x1, q.x2, q.x3, times_power(q.x0, i, position(g, i)));
+  }
+  return q;
+}
+
+// One stage left over: both pairs of a quad of the widest rows.
+fn single(q: Quad, g: u32, p: Places) -> Quad {
+  let d = params.stages - 1u;
+  let root0 = stage_root(p.i0 >> params.columns_log, d, column_within(g, p.i0));
+  let i1 = p.i0 + p.at1;
+  let root1 = stage_root(i1 >> params.columns_log, d, column_within(g, i1));
+#if IN_TIME
+  let m = fr_mul(q.x2, root0);
+  let n = fr_mul(q.x3, root1);
+  return Quad(
+    fr_settle_slack(fr_add_loose(q.x0, m)),
+    fr_settle_slack(fr_add_loose(q.x1, n)),
+    fr_sub_settled(q.x0, m),
+    fr_sub_settled(q.x1, n),
+  );
+#else
+  return Quad(
+    fr_settle_slack(fr_add_loose(q.x0, q.x2)),
+    fr_settle_slack(fr_add_loose(q.x1, q.x3)),
+    fr_mul(fr_sub_4p(q.x0, q.x2), root0),
+    fr_mul(fr_sub_4p(q.x1, q.x3), root1),
+  );
+#end
 }
 
 @compute @workgroup_size(${NTT_THREADS})
@@ -128,70 +264,62 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   let g = launch_group(group, groups);
   if (g >= params.launch.end_group) { return; }
   let size = 1u << (params.stages + params.columns_log);
-  for (var i = local; i < size; i += THREADS) {
-    let pos = position(g, i);
-    var a = fr_load_source(pos);
-    if (params.in_time == 1u && has_powers()) { a = times_power(a, i, pos); }
-    tile_store(i, a);
-  }
-  // An odd stage out first, then two stages at a time: half the traffic of the tile, half the
-  // barriers.
-  let in_time = params.in_time == 1u;
-  let odd = params.stages & 1u;
-  if (odd == 1u) {
-    workgroupBarrier();
-    let d = select(params.stages - 1u, 0u, in_time);
-    for (var k = local; k < (size >> 1u); k += THREADS) {
-      let i0 = tile_index(k, d, 1u);
-      let i1 = i0 + (1u << (d + params.columns_log));
-      let pair = butterfly(tile_load(i0), tile_load(i1), stage_root(row_index(k, d), d, column_within(g, k)));
-      tile_store(i0, pair.x);
-      tile_store(i1, pair.y);
+  // Threads beyond a small tile follow the first.
+  let active_ = local < max(size >> 2u, 1u);
+  let k = select(0u, local, active_);
+  // Two stages at a time. One left over is the widest, so that the others end in the one whose roots
+  // are nearly all 1.
+  let left_over = params.stages & 1u;
+  let steps = (params.stages + 1u) >> 1u;
+  var q: Quad;
+  var at: Places;
+  for (var step = 0u; step < steps; step++) {
+#if IN_TIME
+    let single_stage = left_over == 1u && step == steps - 1u;
+    let e = 2u * step;
+#else
+    let single_stage = left_over == 1u && step == 0u;
+    let e = 2u * (steps - 1u - step);
+#end
+    var to: Places;
+    if (single_stage) {
+      // Also where a tile has two rows, or two elements, which then count twice.
+      to = Places(k, size >> 2u, size >> 1u);
+    } else {
+      to = places(k, e);
     }
-  }
-  for (var s = odd; s < params.stages; s += 2u) {
-    workgroupBarrier();
-    // log2 of the distances between the rows of the narrow and of the wide butterflies.
-    let e = select(params.stages - 2u - s, s, in_time);
-    let d = e + 1u;
-    // In time the narrow butterflies come first: rows 1 and 2 change places, so that the first
-    // two butterflies are always of elements 0, 2 and 1, 3.
-    let at1 = 1u << (select(e, d, in_time) + params.columns_log);
-    let at2 = 1u << (select(d, e, in_time) + params.columns_log);
-    for (var k = local; k < (size >> 2u); k += THREADS) {
-      let i0 = tile_index(k, e, 2u);
+    if (step == 0u) {
+      q = Quad(take(g, to.i0), take(g, to.i0 + to.at1), take(g, to.i0 + to.at2), take(g, to.i0 + to.at1 + to.at2));
+#if IN_TIME
+      if (has_powers()) { q = times_powers(q, g, to); }
+#end
+    } else {
+      q = exchange(q, at, to, active_);
+    }
+    at = to;
+    if (single_stage) {
+      q = single(q, g, at);
+    } else if (params.stride_log == 0u && e == 0u) {
+      q = quad_of_neighbours(q, stage_root(1u, 1u, 0u));
+    } else {
       let j = row_index(k, e);
       let within = column_within(g, k);
       let narrow = stage_root(j, e, within);
-      let wide = stage_root(j, d, within);
-      let wide_next = stage_root(j + (1u << e), d, within);
-      var root0 = wide;
-      var root1 = wide_next;
-      var root2 = narrow;
-      var root3 = narrow;
-      if (in_time) {
-        root0 = narrow;
-        root1 = narrow;
-        root2 = wide;
-        root3 = wide_next;
-      }
-      let even = butterfly(tile_load(i0), tile_load(i0 + at2), root0);
-      let odds = butterfly(tile_load(i0 + at1), tile_load(i0 + at1 + at2), root1);
-      let upper = butterfly(even.x, odds.x, root2);
-      let lower = butterfly(even.y, odds.y, root3);
-      tile_store(i0, upper.x);
-      tile_store(i0 + at1, upper.y);
-      tile_store(i0 + at2, lower.x);
-      tile_store(i0 + at1 + at2, lower.y);
+      let wide = stage_root(j, e + 1u, within);
+      let wide_next = stage_root(j + (1u << e), e + 1u, within);
+#if IN_TIME
+      q = quad_in_time(q, narrow, wide, wide_next);
+#else
+      q = quad_in_frequency(q, wide, wide_next, narrow);
+#end
     }
   }
-  workgroupBarrier();
-  for (var i = local; i < size; i += THREADS) {
-    let pos = position(g, i);
-    var a = tile_load(i);
-    if (params.in_time == 0u && has_powers()) { a = times_power(a, i, pos); }
-    var to = pos;
-    if (params.store_reversed == 1u) { to = reverse_low_bits(pos, params.log_n); }
-    fr_store_target_(to, a);
-  }
+#if IN_TIME == 0
+  if (has_powers()) { q = times_powers(q, g, at); }
+#end
+  if (!active_) { return; }
+  give(g, at.i0, q.x0);
+  give(g, at.i0 + at.at1, q.x1);
+  give(g, at.i0 + at.at2, q.x2);
+  give(g, at.i0 + at.at1 + at.at2, q.x3);
 }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::key_layout::{KeyLayout, PartSource, QueryName};
 use crate::key_tables::KeyTables;
 use crate::msm::{self, Bases, Geometry, Group, WindowSums};
+use crate::parts::Parts;
 use crate::proof::ProofSums;
 use crate::proof_plan::{MemoryBudget, Variant, room};
 use crate::witness::Witness;
@@ -61,7 +62,7 @@ pub(crate) struct ProofDownloads {
 /// Scalars of queries: on the device, or brought chunk by chunk.
 #[derive(Clone, Copy)]
 enum Scalars<'a> {
-    Device(BufferSlice),
+    Device(&'a Parts),
     Host(&'a Witness),
 }
 
@@ -95,17 +96,19 @@ impl KeyLayout {
         assert_eq!(self.curve, C::ID);
         let mut rec = Recording::new();
         let mut parts = self.source(variant.level);
-        let w = rec.secret("witness", 32 * self.n_vars as u64);
-        let w = rec.whole(w);
+        let w = Parts::secret(&mut rec, "witness", self.n_vars, self.witness_part);
         rec.phase("upload");
-        rec.upload(w, witness.values.clone());
-        let h = self.record_quotient::<C>(&mut rec, &mut parts, w);
+        for (range, part) in w.iter() {
+            let bytes = 32 * range.start..32 * range.end;
+            rec.upload(part, witness.values.slice(bytes));
+        }
+        let h = self.record_quotient::<C>(
+            &mut rec,
+            &mut parts,
+            &w,
+            variant.max_roots(self.domain_size),
+        );
         let h_len = self.h_len();
-        let h = BufferSlice {
-            buffer: h,
-            offset: 0,
-            size: 32 * h_len as u64,
-        };
         let mut downloads = ProofDownloads::default();
         let longest = self.n_vars.max(h_len);
         let chunk = chunk_size::<C>(longest, variant.max_buffer)?.min(self.piece);
@@ -121,7 +124,7 @@ impl KeyLayout {
             let sums = [&mut downloads.h];
             queries.record::<C>(
                 &mut rec,
-                Scalars::Device(h),
+                Scalars::Device(&h),
                 h_len,
                 &all,
                 &[QueryName::H],
@@ -129,7 +132,7 @@ impl KeyLayout {
             );
         }
         let scalars = match variant.hold_witness {
-            true => Scalars::Device(w),
+            true => Scalars::Device(&w),
             false => Scalars::Host(witness),
         };
         let sums = downloads.witness.each_mut();
@@ -211,10 +214,18 @@ impl QueryRecorder<'_, '_> {
         let piece = self.layout.piece;
         let mut at = 0;
         while at < n {
-            // A chunk lies in one part of each query.
+            // A chunk lies in one part of each query, and of the scalars.
+            let part = match scalars {
+                Scalars::Device(all) => all.per_part(),
+                Scalars::Host(_) => n,
+            };
             let len = match self.multiples {
                 Some(_) => n,
-                None => self.chunk.min(n - at).min(piece - at % piece),
+                None => self
+                    .chunk
+                    .min(n - at)
+                    .min(piece - at % piece)
+                    .min(part - at % part),
             };
             let dense = dense(at..at + len);
             let tuning = &self.layout.msm;
@@ -225,11 +236,11 @@ impl QueryRecorder<'_, '_> {
                     .expect("the chunk size was chosen to fit"),
             };
             rec.phase("digit sort");
-            let part = match scalars {
+            let slice = match scalars {
                 Scalars::Device(all) => BufferSlice {
-                    buffer: all.buffer,
-                    offset: all.offset + 32 * at as u64,
+                    offset: 32 * (at % part) as u64,
                     size: 32 * len as u64,
+                    ..all.slices()[at / part]
                 },
                 Scalars::Host(witness) => {
                     let id = rec.secret("witness chunk", 32 * len as u64);
@@ -238,7 +249,7 @@ impl QueryRecorder<'_, '_> {
                     whole
                 }
             };
-            let mut sorted = msm::record_sort(rec, C::ID, part, geometry);
+            let mut sorted = msm::record_sort(rec, C::ID, slice, geometry);
             for (name, sums) in queries.iter().zip(&mut sums) {
                 rec.phase(name.label());
                 sorted.geometry = tuning.passes(name.group(), geometry, dense);

@@ -203,8 +203,7 @@ pub fn job_bytes(key: &ProvingKey, place: JobPlace, witness: Option<&Witness>) -
     let work = match place {
         JobPlace::Cpu => with_curve!(key.curve, C => cpu::working_bytes::<C>(key)),
         JobPlace::Device { load_key } => {
-            let entries = key.a.entries() + key.b.entries();
-            let copies = 36 * entries as u64 + key.l_query.len() as u64;
+            let copies = key.a.bytes() + key.b.bytes() + key.l_query.len() as u64;
             let upload = if load_key {
                 witness_bytes + copies
             } else {
@@ -216,9 +215,10 @@ pub fn job_bytes(key: &ProvingKey, place: JobPlace, witness: Option<&Witness>) -
     work + CONSTANT_BYTES + if mapped { 0 } else { witness_bytes }
 }
 
-/// Host memory that a key takes: its matrices, and points that are not mapped from a file.
+/// Host memory that a key takes: matrices and points that are not mapped from a file.
 pub fn key_bytes(key: &ProvingKey) -> u64 {
-    let matrices = [&key.a, &key.b].map(|m| 4 * m.row_starts.len() + 36 * m.entries());
+    let matrices = [&key.a, &key.b];
+    let tables = matrices.map(|m| [&m.row_starts, &m.entries, &m.coefficients]);
     let queries = [
         &key.a_query,
         &key.b_g1_query,
@@ -226,8 +226,9 @@ pub fn key_bytes(key: &ProvingKey) -> u64 {
         &key.l_query,
         &key.h_query,
     ];
-    let owned = queries.iter().filter(|q| q.file_offset().is_none());
-    (matrices.iter().sum::<usize>() + owned.map(|q| q.len()).sum::<usize>()) as u64
+    let all = tables.iter().flatten().chain(&queries);
+    let owned = all.filter(|bytes| bytes.file_offset().is_none());
+    owned.map(|bytes| bytes.len() as u64).sum()
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Largest table of the row products: they are brought one after the other if need be.
-const MAX_TABLE: u64 = 64 << 20;
+/// Vectors are not cut into parts of fewer elements.
+const MIN_PART: usize = 1 << 6;
 
 /// A query of the key, over the witness or over h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +63,10 @@ pub struct KeyLayout {
     pub reduction: QapReduction,
     pub n_vars: usize,
     pub domain_size: usize,
+    /// Elements of a part of a vector of the domain, a power of two, and of the witness: vectors
+    /// that exceed a binding are in parts.
+    pub(crate) domain_part: usize,
+    pub(crate) witness_part: usize,
     /// Tables are named by the number of their part.
     pub(crate) a: RowPieces<usize>,
     pub(crate) b: RowPieces<usize>,
@@ -85,16 +89,19 @@ impl KeyLayout {
     /// Cuts a key for a device with such limits.
     ///
     /// # Errors
-    /// `OutOfMemory` if a vector of the key's size exceeds a binding, `Usage` if the field has no
-    /// domain of the key's size.
+    /// `OutOfMemory` if bindings are too small for anything, `Usage` if the field has no
+    /// domain of the key's size, `bad_coefficient` if the matrices are not of its size.
     pub fn new<C: GpuCurve>(key: &ProvingKey, limits: &PlanLimits, device: &str) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let max_binding = limits.max_binding;
-        let vectors = 32 * key.domain_size.max(key.n_vars) as u64;
-        if vectors > max_binding {
+        // Parts begin at multiples of a binding's alignment, 256 bytes or 8 scalars, too.
+        let scalars = (max_binding / 32) as usize;
+        let domain_part = key.domain_size.min(1 << scalars.max(1).ilog2());
+        let witness_part = key.n_vars.min(scalars & !7);
+        if domain_part.min(witness_part) < key.n_vars.min(MIN_PART) {
             return Err(Error::OutOfMemory {
                 device: device.to_owned(),
-                needed: vectors,
+                needed: 32 * MIN_PART as u64,
                 available: max_binding,
             });
         }
@@ -108,7 +115,10 @@ impl KeyLayout {
             }));
             first..
         };
-        let rows = |matrix| RowPieces::new(matrix, max_binding.min(MAX_TABLE));
+        for matrix in [&key.a, &key.b] {
+            matrix.check(C::ID, key.n_vars, key.domain_size)?;
+        }
+        let rows = |matrix| RowPieces::new(matrix, max_binding);
         let (a, b) = (rows(&key.a), rows(&key.b));
         let a = a.map(&mut add(a.tables()));
         let b = b.map(&mut add(b.tables()));
@@ -156,6 +166,8 @@ impl KeyLayout {
             reduction: key.reduction,
             n_vars: key.n_vars,
             domain_size: key.domain_size,
+            domain_part,
+            witness_part,
             a,
             b,
             quotient,

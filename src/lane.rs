@@ -43,13 +43,13 @@ pub(crate) struct BackendSums<C: GpuCurve> {
 /// element and stage; a matrix entry takes one.
 pub fn proof_work(key: &ProvingKey) -> u64 {
     let stages = u64::from(key.domain_size.max(1).ilog2());
-    let entries = (key.a.entries() + key.b.entries()) as u64;
+    let entries = (key.a.n_entries() + key.b.n_entries()) as u64;
     (3 * 160 + 480) * key.n_vars as u64 + (160 + 3 * stages) * key.domain_size as u64 + entries
 }
 
 /// Bytes of a key that go to a device.
 fn upload_bytes(key: &ProvingKey) -> u64 {
-    let entries = key.a.entries() + key.b.entries();
+    let rows = key.a.bytes() + key.b.bytes();
     let queries = [
         &key.a_query,
         &key.b_g1_query,
@@ -57,7 +57,7 @@ fn upload_bytes(key: &ProvingKey) -> u64 {
         &key.l_query,
         &key.h_query,
     ];
-    (36 * entries + queries.iter().map(|q| q.len()).sum::<usize>()) as u64
+    rows + queries.iter().map(|q| q.len() as u64).sum::<u64>()
 }
 
 /// Keys whose parts a lane remembers; with more, the one not used for longest is forgotten.

@@ -1,4 +1,5 @@
-//! The number-theoretic transform as a plan: passes over tiles in workgroup memory.
+//! The number-theoretic transform as a plan: passes over tiles in workgroup memory, and over the parts
+//! of a vector that exceeds one binding (`split`).
 //!
 //! Decimation in frequency takes natural order to bit-reversed order, decimation in time back, so
 //! that a product of transforms never permutes. See `shaders/ntt_pass.wgsl` for the arithmetic.
@@ -8,13 +9,16 @@ use crate::curve::GpuCurve;
 use crate::device::recording::{BufferId, BufferSlice, Dispatch, Recording};
 use crate::domain::{Domain, RootConvention};
 use crate::kernels::{Kernel, NTT_TILE_LOG};
+use crate::parts::Parts;
 use ark_ff::{Field, One};
-use rayon::prelude::*;
 
-/// Most stages of a pass whose tile has columns: leaves 4 neighbouring elements (128 bytes) a row.
-const STRIDED_STAGES: u32 = NTT_TILE_LOG - 2;
-/// log2 of the largest block whose roots are in a table by position: 64 MiB.
-const MAX_BLOCK_LOG: u32 = 22;
+mod resident;
+mod split;
+pub use resident::ResidentRoots;
+
+/// Most stages of a pass whose tile has columns: leaves 2 neighbouring elements (64 bytes) a row.
+const STRIDED_STAGES: u32 = NTT_TILE_LOG - 1;
+const ROOT_THREADS: u32 = 64;
 
 /// One pass: `stages` stages at stride `2^stride_log`, on tiles of `2^(stages + columns_log)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,71 +94,21 @@ impl PowerTable {
     }
 }
 
-/// What a transform over one domain in one direction reads besides the data.
-#[derive(Clone, Debug)]
-pub struct TransformTables {
-    pub log_n: u32,
-    /// The first half of the powers of the root of the tile's order.
-    pub stage_roots: Bytes,
-    pub powers: PowerTable,
-    /// The first half of the powers of the root of order 2^block_log, that of the largest block of a
-    /// strided pass which is not too large; empty if no pass has one.
-    pub block_roots: Bytes,
-    pub block_log: u32,
-}
-
-/// base^0 to base^(n − 1).
-fn first_powers<C: GpuCurve>(base: C::Fr, n: usize) -> Vec<u8> {
-    const PART: usize = 1 << 12;
-    (0..n.div_ceil(PART))
-        .into_par_iter()
-        .flat_map_iter(|part| {
-            let mut out = Vec::with_capacity(32 * PART);
-            let mut x = base.pow([(part * PART) as u64]);
-            for _ in part * PART..n.min((part + 1) * PART) {
-                push_scalar::<C>(&x, &mut out);
-                x *= base;
-            }
-            out
-        })
-        .collect()
-}
-
-impl TransformTables {
-    /// Tables of the forward transform (coefficients to values), or of the inverse without 1/n.
-    ///
-    /// `None` if the field has no domain of that size.
-    pub fn new<C: GpuCurve>(log_n: u32, roots: RootConvention, inverse: bool) -> Option<Self> {
-        let root = |log: u32| {
-            let g = Domain::<C::Fr>::new(log, roots)?.generator;
-            Some(if inverse {
-                g.inverse().expect("a root of unity")
-            } else {
-                g
-            })
-        };
-        let stage_root = root(NTT_TILE_LOG)?;
-        let mut stage_roots = Vec::new();
-        let mut x = C::Fr::one();
-        for _ in 0..1 << (NTT_TILE_LOG - 1) {
-            push_scalar::<C>(&x, &mut stage_roots);
-            x *= stage_root;
-        }
-        let blocks = passes(log_n).into_iter().filter(|p| p.stride_log > 0);
-        let block_log = blocks.map(|p| p.stages + p.stride_log);
-        let block_log = block_log.filter(|log| *log <= MAX_BLOCK_LOG).max();
-        let block_roots = match block_log {
-            Some(log) => first_powers::<C>(root(log)?, 1 << (log - 1)),
-            None => Vec::new(),
-        };
-        Some(Self {
-            log_n,
-            block_log: block_log.unwrap_or(0),
-            block_roots: block_roots.into(),
-            stage_roots: stage_roots.into(),
-            powers: PowerTable::new::<C>(root(log_n)?, C::Fr::one(), log_n),
-        })
-    }
+/// The powers of the root of a transform over one domain in one direction, forward (coefficients to
+/// values) or inverse (without 1/n).
+///
+/// `None` if the field has no domain of that size.
+pub fn root_powers<C: GpuCurve>(
+    log_n: u32,
+    roots: RootConvention,
+    inverse: bool,
+) -> Option<PowerTable> {
+    let generator = Domain::<C::Fr>::new(log_n, roots)?.generator;
+    let root = match inverse {
+        true => generator.inverse().expect("a root of unity"),
+        false => generator,
+    };
+    Some(PowerTable::new::<C>(root, C::Fr::one(), log_n))
 }
 
 /// A [`PowerTable`] on the device.
@@ -165,14 +119,80 @@ pub struct PowerBuffers {
     pub high: BufferId,
 }
 
-/// [`TransformTables`] on the device.
+/// What a transform over one domain in one direction reads besides the data.
 #[derive(Clone, Copy, Debug)]
 pub struct TransformBuffers {
+    /// Of one part of the vector.
     pub log_n: u32,
+    /// log2 of the number of parts. The powers are those of the root of order 2^(log_n + split_log).
+    pub split_log: u32,
+    /// The first half of the powers of the root of order 2^[`tile_log`].
     pub stage_roots: BufferId,
     pub powers: PowerBuffers,
-    /// [`TransformTables::block_log`] and the roots, if there are any.
+    /// log2 of the order of a root, and the first half of its powers: the roots of blocks up to that
+    /// size by position.
     pub blocks: Option<(u32, BufferId)>,
+}
+
+/// log2 of the order of the root that the stages of one tile need.
+pub fn tile_log(log_n: u32) -> u32 {
+    log_n.min(NTT_TILE_LOG)
+}
+
+/// log2 of the largest block of a strided pass whose roots take at most `max_bytes`.
+pub fn block_log(log_n: u32, max_bytes: u64) -> Option<u32> {
+    let strided = passes(log_n).into_iter().filter(|p| p.stride_log > 0);
+    let blocks = strided.map(|p| p.stages + p.stride_log);
+    blocks.filter(|log| 16u64 << log <= max_bytes).max()
+}
+
+/// Bytes of a table of the first half of the powers of a root of order 2^log.
+pub fn roots_bytes(log: u32) -> u64 {
+    32 << log.saturating_sub(1)
+}
+
+/// Records the tables of a transform of 2^`split_log` parts of 2^`log_n` from the powers of its root:
+/// of the stages of a tile, and of blocks as `blocks` says.
+pub fn record_roots<C: GpuCurve>(
+    rec: &mut Recording,
+    (log_n, split_log): (u32, u32),
+    powers: PowerBuffers,
+    blocks: Option<u32>,
+) -> TransformBuffers {
+    let table = |rec: &mut Recording, label, log| {
+        let id = rec.transient(label, roots_bytes(log));
+        let whole = rec.whole(id);
+        record_roots_into::<C>(rec, log_n + split_log, powers, log, whole);
+        id
+    };
+    TransformBuffers {
+        log_n,
+        split_log,
+        stage_roots: table(rec, "stage roots", tile_log(log_n)),
+        powers,
+        blocks: blocks.map(|log| (log, table(rec, "block roots", log))),
+    }
+}
+
+/// Records the first half of the powers of the root of order 2^log, in the working form of the
+/// kernels, from those of the root of order 2^log_n.
+pub fn record_roots_into<C: GpuCurve>(
+    rec: &mut Recording,
+    log_n: u32,
+    powers: PowerBuffers,
+    log: u32,
+    target: BufferSlice,
+) {
+    debug_assert_eq!(target.size, roots_bytes(log));
+    let n = (target.size / 32) as u32;
+    rec.dispatch(Dispatch {
+        kernel: Kernel::NttRoots,
+        curve: C::ID,
+        bindings: vec![rec.whole(powers.low), rec.whole(powers.high), target],
+        params: vec![n, log_n - log, powers.low_log],
+        groups: n.div_ceil(ROOT_THREADS),
+        work_per_group: 2 * u64::from(ROOT_THREADS),
+    });
 }
 
 /// Uploads bytes into a new buffer of the recording.
@@ -190,23 +210,6 @@ impl PowerTable {
             low_log: self.low_log,
             low: upload(rec, "powers low", &self.low),
             high: upload(rec, "powers high", &self.high),
-        }
-    }
-}
-
-impl TransformTables {
-    /// Declares and uploads the tables.
-    pub fn upload(&self, rec: &mut Recording) -> TransformBuffers {
-        TransformBuffers {
-            log_n: self.log_n,
-            stage_roots: upload(rec, "stage roots", &self.stage_roots),
-            powers: self.powers.upload(rec),
-            blocks: (self.block_log > 0).then(|| {
-                (
-                    self.block_log,
-                    upload(rec, "block roots", &self.block_roots),
-                )
-            }),
         }
     }
 }
@@ -229,15 +232,33 @@ pub struct Finish {
     pub natural: bool,
 }
 
-/// Records a transform of `2^log_n` scalars at rest from `source` to `target` (which may be the
-/// same slice).
+/// Records a transform of scalars at rest, in parts as the tables say. `target` may be `source`, but
+/// not where `finish` is natural.
 pub fn record_transform<C: GpuCurve>(
     rec: &mut Recording,
     tables: &TransformBuffers,
     order: Order,
-    source: BufferSlice,
-    target: BufferSlice,
+    source: &Parts,
+    target: &Parts,
     finish: Finish,
+) {
+    assert_eq!(source.slices().len(), 1 << tables.split_log);
+    assert_eq!(target.slices().len(), 1 << tables.split_log);
+    if tables.split_log > 0 {
+        return split::record::<C>(rec, tables, order, source, target, finish);
+    }
+    let (source, target) = (source.slices()[0], target.slices()[0]);
+    record_part::<C>(rec, tables, order, (source, target), finish, 0);
+}
+
+/// Records a transform of one part. `split_index` is its number among the parts, its bits reversed.
+fn record_part<C: GpuCurve>(
+    rec: &mut Recording,
+    tables: &TransformBuffers,
+    order: Order,
+    (source, target): (BufferSlice, BufferSlice),
+    finish: Finish,
+    split_index: u32,
 ) {
     let log_n = tables.log_n;
     debug_assert_eq!(source.size, 32 << log_n);
@@ -276,7 +297,10 @@ pub fn record_transform<C: GpuCurve>(
         };
         let groups = 1u32 << (log_n - pass.stages - pass.columns_log);
         rec.dispatch(Dispatch {
-            kernel: Kernel::NttPass,
+            kernel: match order {
+                Order::NaturalToReversed => Kernel::NttDif,
+                Order::ReversedToNatural => Kernel::NttDit,
+            },
             curve: C::ID,
             bindings: vec![
                 from,
@@ -289,11 +313,12 @@ pub fn record_transform<C: GpuCurve>(
                 log_n,
                 pass.stages,
                 pass.stride_log,
-                u32::from(in_time),
                 mode,
                 powers.low_log,
                 u32::from(natural),
                 pass.columns_log,
+                tables.split_log,
+                split_index,
             ],
             groups,
             work_per_group: (u64::from(pass.stages) / 2 + 2) << (pass.stages + pass.columns_log),

@@ -45,6 +45,16 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// Largest table of roots for the transforms: of the whole domain, at half a vector, unless
+    /// memory is tight.
+    pub(crate) fn max_roots(&self, domain_size: usize) -> u64 {
+        let all = 16 * domain_size as u64;
+        match self.level {
+            0 => all.min(64 << 20),
+            _ => all.min(512 << 20),
+        }
+        .min(self.max_buffer)
+    }
     /// What stays on the device, in words.
     pub fn name(&self) -> String {
         let queries = QueryName::ALL.map(QueryName::label);

@@ -9,6 +9,7 @@ use crate::bytes::Bytes;
 use crate::curve::{CurveId, G1Affine, G2Affine, GpuCurve};
 use crate::domain::RootConvention;
 use crate::error::{Error, InputClass, InputError, Result};
+pub use crate::matrix::Matrix;
 use crate::verifying_key::VerifyingKey;
 use crate::with_curve;
 use crate::witness::Witness;
@@ -27,31 +28,6 @@ pub enum QapReduction {
     Circom,
     /// arkworks, bellman: scalars are the coefficients of (a·b − c)/z, h query in monomial form.
     Libsnark,
-}
-
-/// One of the matrices A, B in compressed rows.
-///
-/// Values are v·R² (R = 2^256) in canonical range: one Montgomery multiplication by a canonical
-/// witness value gives the product in Montgomery form.
-#[derive(Clone, Debug, Default)]
-pub struct Matrix {
-    /// Start of each row in `columns` and `values`; `rows + 1` entries.
-    pub row_starts: Vec<u32>,
-    /// Wire index of each entry.
-    pub columns: Vec<u32>,
-    /// 32 little-endian bytes an entry.
-    pub values: Vec<[u8; 32]>,
-}
-
-impl Matrix {
-    /// Number of entries.
-    pub fn entries(&self) -> usize {
-        self.columns.len()
-    }
-    /// Number of rows that the matrix lists; rows beyond are empty.
-    pub fn rows(&self) -> usize {
-        self.row_starts.len().saturating_sub(1)
-    }
 }
 
 /// A proving key of either curve, from whatever source.

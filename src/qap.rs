@@ -10,7 +10,8 @@ use crate::cpu::ntt::Ntt;
 use crate::curve::GpuCurve;
 use crate::domain::Domain;
 use crate::error::{Error, InputClass, InputError, Result};
-use crate::proving_key::{Matrix, QapReduction};
+use crate::matrix::{Entry, Matrix, unpack};
+use crate::proving_key::QapReduction;
 use crate::witness::Witness;
 use ark_ff::{Field, Zero};
 use rayon::prelude::*;
@@ -35,23 +36,30 @@ pub fn row_products<C: GpuCurve>(
             "{rows} rows in a domain of {domain_size}"
         )));
     }
+    let coefficients: Vec<C::Fr> = matrix
+        .dictionary()
+        .par_iter()
+        .enumerate()
+        .map(|(i, bytes)| {
+            C::fr_from_montgomery(bytes).ok_or_else(|| {
+                bad_coefficient(format!("coefficient {i} is not below the field's modulus"))
+            })
+        })
+        .collect::<Result<_>>()?;
     let mut products = vec![C::Fr::zero(); domain_size];
     products[..rows]
         .par_iter_mut()
-        .zip(matrix.row_starts.par_windows(2))
+        .zip(matrix.starts().par_windows(2))
         .with_min_len(MIN_ROWS)
         .try_for_each(|(product, ends)| {
-            let range = ends[0] as usize..ends[1] as usize;
-            let (Some(columns), Some(values)) = (
-                matrix.columns.get(range.clone()),
-                matrix.values.get(range.clone()),
-            ) else {
+            let range = u32::from_le_bytes(ends[0]) as usize..u32::from_le_bytes(ends[1]) as usize;
+            let Some(entries) = matrix.packed().get(range.clone()) else {
                 return Err(bad_coefficient("rows are out of order".into()));
             };
-            for (entry, (column, value)) in range.zip(columns.iter().zip(values)) {
-                *product += entry_product::<C>(witness, *column as usize, value).map_err(
+            for (at, entry) in range.zip(entries) {
+                *product += entry_product::<C>(witness, &coefficients, entry).map_err(
                     |(class, message)| {
-                        Error::from(InputError::new(class, message).element(entry as u64))
+                        Error::from(InputError::new(class, message).element(at as u64))
                     },
                 )?;
             }
@@ -60,28 +68,28 @@ pub fn row_products<C: GpuCurve>(
     Ok(products)
 }
 
-/// Value times wire.
+/// Coefficient times wire.
 ///
-/// The value is v·R² and the wire's value w is canonical. Taken as Montgomery limbs they are v·R
-/// and w/R, so that their product is v·w.
+/// The coefficient is v·R² and the wire's value w is canonical. Taken as Montgomery limbs they are
+/// v·R and w/R, so that their product is v·w.
 #[inline(always)]
 fn entry_product<C: GpuCurve>(
     witness: &Witness,
-    column: usize,
-    value: &[u8; 32],
+    coefficients: &[C::Fr],
+    entry: &Entry,
 ) -> Result<C::Fr, (InputClass, &'static str)> {
-    if column >= witness.len() {
+    let (wire, number) = unpack(entry);
+    if wire as usize >= witness.len() {
         return Err((InputClass::BadCoefficient, "coefficient of no such wire"));
     }
-    let value = C::fr_from_montgomery(value).ok_or((
-        InputClass::BadCoefficient,
-        "coefficient is not below the field's modulus",
-    ))?;
-    let wire = C::fr_from_montgomery(witness.value(column)).ok_or((
+    let Some(coefficient) = coefficients.get(number as usize) else {
+        return Err((InputClass::BadCoefficient, "no such coefficient"));
+    };
+    let value = C::fr_from_montgomery(witness.value(wire as usize)).ok_or((
         InputClass::BadScalar,
         "witness value is not below the field's modulus",
     ))?;
-    Ok(value * wire)
+    Ok(*coefficient * value)
 }
 
 fn bad_coefficient(message: String) -> Error {

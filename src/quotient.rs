@@ -3,15 +3,16 @@
 
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
-use crate::device::recording::{BufferId, BufferSlice, Dispatch, Recording};
+use crate::device::recording::{BufferSlice, Dispatch, Recording};
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::key_layout::{KeyLayout, PartSource};
 use crate::ntt::{
-    Finish, Order, PowerBuffers, PowerTable, TransformBuffers, TransformTables, push_scalar,
-    record_transform,
+    Finish, Order, PowerBuffers, PowerTable, block_log, push_scalar, record_roots,
+    record_transform, root_powers,
 };
+use crate::parts::Parts;
 use crate::proving_key::{ProvingKey, QapReduction};
 use ark_ff::{FftField, Field, One};
 
@@ -21,10 +22,8 @@ pub(crate) struct QuotientTables<B> {
     log_n: u32,
     /// log2 of the split of the power tables.
     low_log: u32,
-    inverse_roots: B,
     inverse_low: B,
     inverse_high: B,
-    forward_roots: B,
     forward_low: B,
     forward_high: B,
     /// shift^e / n
@@ -32,9 +31,6 @@ pub(crate) struct QuotientTables<B> {
     coset_high: B,
     /// shift^−e / n · 2^−256, for the libsnark reduction.
     uncoset: Option<(B, B)>,
-    /// Roots by position, inverse and forward, and log2 of their order.
-    blocks: Option<(B, B)>,
-    block_log: u32,
     /// The factor of the quotient kernel.
     factor: B,
 }
@@ -62,8 +58,8 @@ impl QuotientTables<Bytes> {
             ))
         };
         let domain = Domain::<C::Fr>::new(log_n, key.roots).ok_or_else(too_large)?;
-        let inverse = TransformTables::new::<C>(log_n, key.roots, true).ok_or_else(too_large)?;
-        let forward = TransformTables::new::<C>(log_n, key.roots, false).ok_or_else(too_large)?;
+        let inverse = root_powers::<C>(log_n, key.roots, true).ok_or_else(too_large)?;
+        let forward = root_powers::<C>(log_n, key.roots, false).ok_or_else(too_large)?;
         let invert = |x: C::Fr| x.inverse().expect("not zero");
         let shift = coset_shift::<C>(key, &domain)?;
         let n_inv = invert(C::Fr::from(key.domain_size as u64));
@@ -83,17 +79,13 @@ impl QuotientTables<Bytes> {
         Ok(Self {
             log_n,
             low_log: coset.low_log,
-            inverse_roots: inverse.stage_roots,
-            inverse_low: inverse.powers.low,
-            inverse_high: inverse.powers.high,
-            forward_roots: forward.stage_roots,
-            forward_low: forward.powers.low,
-            forward_high: forward.powers.high,
+            inverse_low: inverse.low,
+            inverse_high: inverse.high,
+            forward_low: forward.low,
+            forward_high: forward.high,
             coset_low: coset.low,
             coset_high: coset.high,
             uncoset,
-            block_log: forward.block_log,
-            blocks: (forward.block_log > 0).then_some((inverse.block_roots, forward.block_roots)),
             factor: factor_bytes.into(),
         })
     }
@@ -113,27 +105,21 @@ impl<T> QuotientTables<T> {
         QuotientTables {
             log_n: self.log_n,
             low_log: self.low_log,
-            inverse_roots: next(),
             inverse_low: next(),
             inverse_high: next(),
-            forward_roots: next(),
             forward_low: next(),
             forward_high: next(),
             coset_low: next(),
             coset_high: next(),
             factor: next(),
             uncoset: self.uncoset.as_ref().map(|_| (next(), next())),
-            blocks: self.blocks.as_ref().map(|_| (next(), next())),
-            block_log: self.block_log,
         }
     }
     /// Calls `f` with each table, in the order of [`Self::map`].
     pub fn each(&self, f: &mut dyn FnMut(&T)) {
         [
-            &self.inverse_roots,
             &self.inverse_low,
             &self.inverse_high,
-            &self.forward_roots,
             &self.forward_low,
             &self.forward_high,
             &self.coset_low,
@@ -142,46 +128,54 @@ impl<T> QuotientTables<T> {
         ]
         .into_iter()
         .for_each(&mut *f);
-        for (first, second) in [&self.uncoset, &self.blocks].into_iter().flatten() {
-            f(first);
-            f(second);
+        if let Some((low, high)) = &self.uncoset {
+            f(low);
+            f(high);
         }
     }
 }
 
 impl KeyLayout {
-    /// Records h's scalars, canonical, in natural order; returns the buffer of `domain_size`
-    /// scalars (of which the libsnark reduction uses all but the last).
+    /// Records h's scalars, canonical, in natural order; returns `domain_size` scalars
+    /// (of which the libsnark reduction uses all but the last).
     ///
-    /// Three vectors of the domain live at a time, and the witness until the row products are done.
+    /// Three vectors of the domain live at a time, and the witness until the row products are done;
+    /// with the transforms, a table of roots of at most `max_roots` bytes.
     pub(crate) fn record_quotient<C: GpuCurve>(
         &self,
         rec: &mut Recording,
         parts: &mut PartSource<'_>,
-        witness: BufferSlice,
-    ) -> BufferId {
-        let n = self.domain_size as u32;
-        let size = 32 * u64::from(n);
-        let [a, b] = ["a", "b"].map(|label| {
-            let id = rec.secret(label, size);
-            rec.whole(id)
-        });
+        witness: &Parts,
+        max_roots: u64,
+    ) -> Parts {
+        let vector = |rec: &mut Recording, label| {
+            Parts::secret(rec, label, self.domain_size, self.domain_part)
+        };
+        let [a, b] = ["a", "b"].map(|label| vector(rec, label));
         rec.phase("row products");
-        for (rows, target) in [(&self.a, a), (&self.b, b)] {
+        for (rows, target) in [(&self.a, &a), (&self.b, &b)] {
             let mut table = |rec: &mut Recording, part: &usize| parts.table(rec, *part);
             rows.record(rec, C::ID, witness, target, &mut table);
         }
-        let c = rec.secret("c", size);
-        let c = rec.whole(c);
-        let pointwise = |kernel, bindings: Vec<BufferSlice>| Dispatch {
-            kernel,
-            curve: C::ID,
-            bindings,
-            params: vec![n],
-            groups: n.div_ceil(64),
-            work_per_group: 128,
+        let c = vector(rec, "c");
+        let n = self.domain_part as u32;
+        let pointwise = |rec: &mut Recording, kernel, bindings: Vec<BufferSlice>| {
+            rec.dispatch(Dispatch {
+                kernel,
+                curve: C::ID,
+                bindings,
+                params: vec![n],
+                groups: n.div_ceil(64),
+                work_per_group: 128,
+            });
         };
-        rec.dispatch(pointwise(Kernel::PointwiseMul, vec![a, b, c]));
+        let triples = || {
+            let (a, b, c) = (a.slices(), b.slices(), c.slices());
+            a.iter().zip(b).zip(c).map(|((a, b), c)| (*a, *b, *c))
+        };
+        for (a, b, c) in triples() {
+            pointwise(rec, Kernel::PointwiseMul, vec![a, b, c]);
+        }
         rec.phase("transforms");
         let mut ids = Vec::new();
         self.quotient
@@ -192,40 +186,43 @@ impl KeyLayout {
             low: low.buffer,
             high: high.buffer,
         };
-        let inverse = TransformBuffers {
-            log_n: t.log_n,
-            stage_roots: t.inverse_roots.buffer,
-            powers: powers(t.inverse_low, t.inverse_high),
-            blocks: t.blocks.map(|(inverse, _)| (t.block_log, inverse.buffer)),
-        };
-        let forward = TransformBuffers {
-            log_n: t.log_n,
-            stage_roots: t.forward_roots.buffer,
-            powers: powers(t.forward_low, t.forward_high),
-            blocks: t.blocks.map(|(_, forward)| (t.block_log, forward.buffer)),
-        };
+        let [inverse, forward] = [
+            powers(t.inverse_low, t.inverse_high),
+            powers(t.forward_low, t.forward_high),
+        ];
         let coset = powers(t.coset_low, t.coset_high);
-        for v in [a, b, c] {
+        // One direction after the other, so that the roots of one are there at a time.
+        let part_log = self.domain_part.trailing_zeros();
+        let sizes = (part_log, t.log_n - part_log);
+        let blocks = block_log(part_log, max_roots);
+        let roots = |rec: &mut Recording, powers| record_roots::<C>(rec, sizes, powers, blocks);
+        let backward = roots(rec, inverse);
+        for v in [&a, &b, &c] {
             let finish = Finish {
                 powers: Some(coset),
                 natural: false,
             };
-            record_transform::<C>(rec, &inverse, Order::NaturalToReversed, v, v, finish);
+            record_transform::<C>(rec, &backward, Order::NaturalToReversed, v, v, finish);
+        }
+        let forward = roots(rec, forward);
+        for v in [&a, &b, &c] {
             let none = Finish::default();
             record_transform::<C>(rec, &forward, Order::ReversedToNatural, v, v, none);
         }
         rec.phase("quotient");
-        rec.dispatch(pointwise(Kernel::Quotient, vec![a, b, c, t.factor, a]));
+        for (a, b, c) in triples() {
+            pointwise(rec, Kernel::Quotient, vec![a, b, c, t.factor, a]);
+        }
         let Some((low, high)) = t.uncoset else {
-            return a.buffer;
+            return a;
         };
-        let h = rec.secret("h", size);
+        let h = vector(rec, "h");
         let finish = Finish {
             powers: Some(powers(low, high)),
             natural: true,
         };
-        let whole = rec.whole(h);
-        record_transform::<C>(rec, &inverse, Order::NaturalToReversed, a, whole, finish);
+        let backward = roots(rec, inverse);
+        record_transform::<C>(rec, &backward, Order::NaturalToReversed, &a, &h, finish);
         h
     }
 }

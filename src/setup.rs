@@ -21,10 +21,10 @@ use crate::curve::{G1, G2, GpuCurve};
 use crate::device::Device;
 use crate::domain::{Domain, RootConvention};
 use crate::error::{Error, InputClass, InputError, Result};
-use crate::formats::r1cs::{R1cs, R1csMatrix, to_r_squared};
+use crate::formats::r1cs::{R1cs, R1csMatrix};
 use crate::msm::Group;
 use crate::prover::Fallback;
-use crate::proving_key::{Matrix, ProvingKey, QapReduction, g1_to_raw, g2_to_raw};
+use crate::proving_key::{ProvingKey, QapReduction, g1_to_raw, g2_to_raw};
 use crate::with_curve;
 use ark_ec::PrimeGroup;
 use ark_ff::{FftField, Field, One, PrimeField};
@@ -265,6 +265,12 @@ fn setup_over<C: GpuCurve>(
         };
     });
     stages.end("columns");
+    // Now that there is room for two forms of them.
+    let a_rows = rows_a.to_extended_key_matrix::<C>(n_public + 1);
+    drop(rows_a);
+    let b_rows = rows_b.to_key_matrix::<C>();
+    drop(rows_b);
+    stages.end("rows");
 
     let on = (&options.device, options.fallback);
     let form_g1 = Form::<C::G1Config> {
@@ -318,11 +324,8 @@ fn setup_over<C: GpuCurve>(
         n_vars: n_wires,
         n_public,
         domain_size: n,
-        a: Arc::new(with_public_rows::<C>(
-            rows_a.into_key_matrix::<C>(),
-            n_public,
-        )),
-        b: Arc::new(rows_b.into_key_matrix::<C>()),
+        a: Arc::new(a_rows),
+        b: Arc::new(b_rows),
         alpha_g1: g1.one(&trapdoor.alpha),
         beta_g1: g1.one(&trapdoor.beta),
         beta_g2: g2.one(&trapdoor.beta),
@@ -336,7 +339,6 @@ fn setup_over<C: GpuCurve>(
         l_query,
         h_query,
     };
-    stages.end("rows");
     stages.report.device = match g1.on_cpu() || g2.on_cpu() {
         true => Device::Cpu.to_string(),
         false => options.device.to_string(),
@@ -475,22 +477,6 @@ fn columns_at<F: PrimeField>(
         }
     });
     sums
-}
-
-/// Appends a row 1·wire for the constant and each public wire.
-fn with_public_rows<C: GpuCurve>(mut a: Matrix, n_public: usize) -> Matrix {
-    let mut one = [0; 32];
-    one[0] = 1;
-    let one = to_r_squared::<C>(&one);
-    if a.row_starts.is_empty() {
-        a.row_starts.push(0);
-    }
-    for wire in 0..=n_public {
-        a.columns.push(wire as u32);
-        a.values.push(one);
-        a.row_starts.push(a.columns.len() as u32);
-    }
-    a
 }
 
 #[cfg(test)]

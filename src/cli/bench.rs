@@ -17,7 +17,8 @@ use groth16_gpu::device::recording::{BufferSlice, Recording};
 use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Group};
-use groth16_gpu::ntt::{Finish, Order, TransformTables, record_transform};
+use groth16_gpu::ntt::{Finish, Order, ResidentRoots, record_transform};
+use groth16_gpu::parts::Parts;
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::SetupReport;
 use groth16_gpu::synthetic::{self, Shape};
@@ -418,8 +419,8 @@ fn bench_ntt<C: GpuCurve>(
 ) -> Result<Value> {
     let n = 1usize << log2;
     let roots = RootConvention::Arkworks;
-    let no_domain = || Error::Usage(format!("{} has no domain of 2^{log2}", C::ID));
-    let domain = Domain::<C::Fr>::new(log2, roots).ok_or_else(no_domain)?;
+    let domain = Domain::<C::Fr>::new(log2, roots)
+        .ok_or_else(|| Error::Usage(format!("{} has no domain of 2^{log2}", C::ID)))?;
     let Device::Gpu(gpu) = device else {
         return Err(Error::Usage(
             "bench ntt measures a device: --device".to_owned(),
@@ -435,41 +436,43 @@ fn bench_ntt<C: GpuCurve>(
         trace: Some(trace.clone()),
         ..RunOptions::default()
     };
-    let tables = TransformTables::new::<C>(log2, roots, false).ok_or_else(no_domain)?;
-    let mut data = vec![
-        ("data", bytes),
-        ("roots", tables.stage_roots.clone()),
-        ("powers", tables.powers.low.clone()),
-        ("powers", tables.powers.high.clone()),
-    ];
-    if tables.block_log > 0 {
-        data.push(("roots", tables.block_roots.clone()));
-    }
-    let data = gpu.upload_resident(&data, &options)?;
+    // In parts that fit a binding.
+    let split_log = (32u64 << log2).div_ceil(gpu.limits().max_binding);
+    let split_log = split_log.next_power_of_two().trailing_zeros();
+    let sizes = (log2 - split_log, split_log);
+    let part_bytes = 32usize << sizes.0;
+    let roots = ResidentRoots::new::<C>(gpu, sizes, roots, false, &options)?;
+    let parts: Vec<_> = (0..bytes.len())
+        .step_by(part_bytes)
+        .map(|at| ("data", bytes.slice(at..at + part_bytes)))
+        .collect();
+    let data = gpu.upload_resident(&parts, &options)?;
+    drop((parts, bytes));
     let record = |download: bool| {
         let mut rec = Recording::new();
-        let ids: Vec<_> = data.iter().map(|d| rec.resident("bench", d)).collect();
-        let buffers = groth16_gpu::ntt::TransformBuffers {
-            log_n: log2,
-            stage_roots: ids[1],
-            powers: groth16_gpu::ntt::PowerBuffers {
-                low_log: tables.powers.low_log,
-                low: ids[2],
-                high: ids[3],
-            },
-            blocks: ids.get(4).map(|roots| (tables.block_log, *roots)),
-        };
-        let whole = rec.whole(ids[0]);
+        let buffers = roots.declare(&mut rec);
+        let slices = data.iter().map(|d| {
+            let id = rec.resident("bench", d);
+            rec.whole(id)
+        });
+        let vector = Parts::new(1 << sizes.0, slices.collect());
         let order = Order::NaturalToReversed;
         rec.phase("transform");
-        record_transform::<C>(&mut rec, &buffers, order, whole, whole, Finish::default());
+        record_transform::<C>(
+            &mut rec,
+            &buffers,
+            order,
+            &vector,
+            &vector,
+            Finish::default(),
+        );
         if download {
             for i in CHECKED {
                 let at = (i % n).reverse_bits() >> (usize::BITS - log2);
                 rec.download(BufferSlice {
-                    buffer: ids[0],
-                    offset: 32 * at as u64,
+                    offset: 32 * (at % vector.per_part()) as u64,
                     size: 32,
+                    ..vector.slices()[at / vector.per_part()]
                 });
             }
         }

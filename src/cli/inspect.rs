@@ -45,7 +45,7 @@ fn describe_key(file: &Key, args: &Inspect) -> Result<Value> {
         "wires": key.n_vars,
         "public": key.n_public,
         "domain": key.domain_size,
-        "coefficients": { "a": key.a.entries(), "b": key.b.entries() },
+        "coefficients": { "a": key.a.n_entries(), "b": key.b.n_entries() },
         "bytes": query_bytes(&key),
         "infinities": infinities(&key),
         "has_verifying_key": key.ic.is_some(),

@@ -43,8 +43,7 @@ pub fn proof_sums<C: GpuCurve>(
     let domain = domain_of::<C>(key)?;
     let a = row_products::<C>(&key.a, witness, domain.size())?;
     let b = row_products::<C>(&key.b, witness, domain.size())?;
-    let entries = key.a.values.len() + key.b.values.len();
-    clock.end_phase("row_products", BACKEND, 36 * entries as u64);
+    clock.end_phase("row_products", BACKEND, key.a.bytes() + key.b.bytes());
 
     control.step("quotient", 0.05)?;
     let mut h = quotient_scalars(key.reduction, domain, a, b)?;

@@ -1,7 +1,7 @@
 //! What keys of the libsnark reduction share, arkworks' and bellman's: runs of points in a file,
 //! and the matrices, which these files lack and which come from the circuit.
 
-use super::r1cs::{R1cs, R1csMatrix, to_r_squared};
+use super::r1cs::{R1cs, R1csMatrix};
 use crate::curve::{CurveId, GpuCurve};
 use crate::domain::RootConvention;
 use crate::error::{InputClass, InputError, Result};
@@ -357,19 +357,10 @@ fn domain_size(r1cs: &R1cs) -> Result<usize> {
 
 /// A and B with the reduction's rows for the public wires, wire · 0 = 0, after the constraints.
 fn matrices<C: GpuCurve>(r1cs: &R1cs) -> [Matrix; 2] {
-    let mut a = r1cs.a.to_key_matrix::<C>();
-    let mut one = [0; 32];
-    one[0] = 1;
-    let one = to_r_squared::<C>(&one);
-    for wire in 0..=r1cs.n_public() as u32 {
-        a.columns.push(wire);
-        a.values.push(one);
-        a.row_starts.push(a.columns.len() as u32);
-    }
-    let mut b = r1cs.b.to_key_matrix::<C>();
-    b.row_starts
-        .resize(a.row_starts.len(), b.columns.len() as u32);
-    [a, b]
+    [
+        r1cs.a.to_extended_key_matrix::<C>(r1cs.n_public() + 1),
+        r1cs.b.to_key_matrix::<C>(),
+    ]
 }
 
 /// Which wires a matrix mentions.

@@ -12,6 +12,7 @@ pub mod output;
 pub mod r1cs;
 pub mod wtns;
 pub mod zkey;
+mod zkey_rows;
 
 use crate::bytes::Bytes;
 use crate::curve::CurveId;

@@ -120,19 +120,29 @@ impl R1csMatrix {
     pub fn end_row(&mut self) {
         self.row_starts.push(self.columns.len() as u32);
     }
-    /// The same matrix with values v·R², as [`crate::ProvingKey`](crate::proving_key::ProvingKey) keeps them.
+    /// The same matrix as [`ProvingKey`](crate::ProvingKey) keeps it, with coefficients v·R².
     pub fn to_key_matrix<C: GpuCurve>(&self) -> Matrix {
-        self.clone().into_key_matrix::<C>()
+        self.to_extended_key_matrix::<C>(0)
     }
-    /// As [`Self::to_key_matrix`], without a second copy of the rows.
-    pub fn into_key_matrix<C: GpuCurve>(self) -> Matrix {
-        let coefficients: Vec<_> = self.coefficients.iter().map(to_r_squared::<C>).collect();
-        let values = self.values.par_iter().with_min_len(1024);
-        Matrix {
-            row_starts: self.row_starts,
-            columns: self.columns,
-            values: values.map(|v| coefficients[*v as usize]).collect(),
+    /// As [`Self::to_key_matrix`], followed by rows 1·wire for the first `wires` wires: the rows
+    /// that reductions add to A for the constant and the public wires.
+    pub fn to_extended_key_matrix<C: GpuCurve>(&self, wires: usize) -> Matrix {
+        const ONE: [u8; 32] = {
+            let mut one = [0; 32];
+            one[0] = 1;
+            one
+        };
+        let entries = self.columns.len();
+        let mut row_starts = self.row_starts.clone();
+        if row_starts.is_empty() && wires > 0 {
+            row_starts.push(0);
         }
+        row_starts.extend((1..=wires).map(|i| (entries + i) as u32));
+        let entry = |i: usize| match i.checked_sub(entries) {
+            None => (self.columns[i], &self.coefficients[self.values[i] as usize]),
+            Some(wire) => (wire as u32, &ONE),
+        };
+        Matrix::from_entries(&row_starts, entry, to_r_squared::<C>)
     }
 }
 

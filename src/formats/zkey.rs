@@ -21,7 +21,7 @@
 
 use super::binfile::{BinFile, Section};
 use super::output::NewFile;
-use super::{FileKind, le_u32};
+use super::{FileKind, le_u32, zkey_rows};
 use crate::bytes::Bytes;
 use crate::curve::{CurveId, GpuCurve};
 use crate::domain::{Domain, RootConvention};
@@ -35,7 +35,7 @@ use std::sync::Arc;
 const VERSION: u32 = 1;
 const GROTH16: u32 = 1;
 /// Bytes of one coefficient: matrix, constraint, signal, value.
-const COEFFICIENT: usize = 12 + 32;
+pub(super) const COEFFICIENT: usize = 12 + 32;
 
 /// Section that marks a key made by one party for development, in which nobody should trust.
 /// Other readers skip it.
@@ -241,16 +241,7 @@ fn check_sizes(file: &BinFile, header: &Header) -> Result<()> {
 fn read_matrices(section: &Section, header: &Header) -> Result<[Matrix; 2]> {
     let entries = &section.bytes[4..];
     check_coefficients(section, entries, header)?;
-    let rows = entries
-        .par_chunks_exact(COEFFICIENT)
-        .map(|e| le_u32(&e[4..]) as usize + 1)
-        .max()
-        .unwrap_or(0);
-    let (a, b) = rayon::join(
-        || sort_rows(entries, 0, rows),
-        || sort_rows(entries, 1, rows),
-    );
-    Ok([a, b])
+    Ok(zkey_rows::matrices(entries.as_chunks().0))
 }
 
 fn check_coefficients(section: &Section, entries: &[u8], header: &Header) -> Result<()> {
@@ -282,37 +273,6 @@ fn check_coefficients(section: &Section, entries: &[u8], header: &Header) -> Res
             .error(class, 4 + i * COEFFICIENT, message)
             .element(i as u64)
             .into()),
-    }
-}
-
-/// Compressed rows of one matrix by a counting sort, stable within a row.
-fn sort_rows(entries: &[u8], matrix: u32, rows: usize) -> Matrix {
-    let of_matrix = || {
-        entries
-            .chunks_exact(COEFFICIENT)
-            .filter(move |e| le_u32(e) == matrix)
-    };
-    let mut row_starts = vec![0u32; rows + 1];
-    for e in of_matrix() {
-        row_starts[le_u32(&e[4..]) as usize + 1] += 1;
-    }
-    for i in 0..rows {
-        row_starts[i + 1] += row_starts[i];
-    }
-    let total = row_starts[rows] as usize;
-    let mut next = row_starts.clone();
-    let mut columns = vec![0u32; total];
-    let mut values = vec![[0u8; 32]; total];
-    for e in of_matrix() {
-        let slot = &mut next[le_u32(&e[4..]) as usize];
-        columns[*slot as usize] = le_u32(&e[8..]);
-        values[*slot as usize].copy_from_slice(&e[12..]);
-        *slot += 1;
-    }
-    Matrix {
-        row_starts,
-        columns,
-        values,
     }
 }
 
@@ -390,16 +350,16 @@ fn encode_header(key: &ProvingKey) -> Vec<u8> {
 }
 
 fn encode_coefficients(key: &ProvingKey) -> Vec<u8> {
-    let count = key.a.entries() + key.b.entries();
+    let count = key.a.n_entries() + key.b.n_entries();
     let mut out = Vec::with_capacity(4 + count * COEFFICIENT);
     out.extend_from_slice(&(count as u32).to_le_bytes());
     for (id, matrix) in [(0u32, &key.a), (1, &key.b)] {
-        for (row, range) in matrix.row_starts.windows(2).enumerate() {
-            for i in range[0] as usize..range[1] as usize {
+        for row in 0..matrix.rows() {
+            for (wire, coefficient) in matrix.row(row).map(|i| matrix.entry(i)) {
                 out.extend_from_slice(&id.to_le_bytes());
                 out.extend_from_slice(&(row as u32).to_le_bytes());
-                out.extend_from_slice(&matrix.columns[i].to_le_bytes());
-                out.extend_from_slice(&matrix.values[i]);
+                out.extend_from_slice(&wire.to_le_bytes());
+                out.extend_from_slice(coefficient);
             }
         }
     }

@@ -201,7 +201,7 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
             ],
             points::operations_g2::<C>,
         ),
-        case("ntt", Plan, &[Kernel::NttPass], ntt::transforms::<C>),
+        case("ntt", Plan, NTT, ntt::transforms::<C>),
         case("msm_sizes_g1", Plan, MSM_G1, msm::sizes_g1::<C>),
         case("msm_sizes_g2", Plan, MSM_G2, msm::sizes_g2::<C>),
         case("msm_skewed_g1", Plan, MSM_G1, msm::skewed_g1::<C>),
@@ -235,12 +235,20 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
     ]
 }
 
+const NTT: &[Kernel] = &[
+    Kernel::NttRoots,
+    Kernel::NttSplit,
+    Kernel::NttReverse,
+    Kernel::NttDif,
+    Kernel::NttDit,
+];
+
 /// Kernels that a proof runs besides those of the multi-scalar multiplications, which their own
 /// cases test harder.
 const PROOF: &[Kernel] = &[
     Kernel::RowProduct,
     Kernel::PointwiseMul,
-    Kernel::NttPass,
+    Kernel::NttDif,
     Kernel::Quotient,
 ];
 

@@ -1,11 +1,15 @@
 //! Transforms.
 
 use super::{Outcome, Size, at_rest, expect_scalars, random, rng, run_recording};
+use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
 use crate::device::GpuDevice;
 use crate::device::recording::Recording;
 use crate::domain::{Domain, RootConvention};
-use crate::ntt::{Finish, Order, PowerTable, TransformTables, record_transform};
+use crate::ntt::{
+    Finish, Order, PowerTable, block_log, record_roots, record_transform, root_powers,
+};
+use crate::parts::Parts;
 use ark_ff::{FftField, Field, One};
 use ark_poly::{EvaluationDomain, Radix2EvaluationDomain};
 use std::sync::Arc;
@@ -17,13 +21,24 @@ pub(super) fn transforms<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outco
     let large: &[u32] = &[1, 2, 3, 7, 8, 9, 10, 11, 14, 16, 17];
     for &log_n in size.pick(small, large) {
         for roots in [RootConvention::Snarkjs, RootConvention::Arkworks] {
-            transform::<C>(gpu, log_n, roots).map_err(|e| format!("2^{log_n}, {roots:?}: {e}"))?;
+            // In one part, and in two, four or eight.
+            for split_log in [0, 1 + log_n % 3] {
+                if 2 * split_log <= log_n {
+                    transform::<C>(gpu, (log_n - split_log, split_log), roots)
+                        .map_err(|e| format!("2^{log_n}, {roots:?}, split {split_log}: {e}"))?;
+                }
+            }
         }
     }
     Ok(())
 }
 
-fn transform<C: GpuCurve>(gpu: &GpuDevice, log_n: u32, roots: RootConvention) -> Outcome {
+fn transform<C: GpuCurve>(
+    gpu: &GpuDevice,
+    (part_log, split_log): (u32, u32),
+    roots: RootConvention,
+) -> Outcome {
+    let log_n = part_log + split_log;
     let n = 1usize << log_n;
     let no_domain = || format!("no domain of {n} elements");
     let invert = |x: C::Fr| x.inverse().expect("not zero");
@@ -46,42 +61,63 @@ fn transform<C: GpuCurve>(gpu: &GpuDevice, log_n: u32, roots: RootConvention) ->
 
     let mut rec = Recording::new();
     let [inverse, forward] = [true, false].map(|inverse| {
-        let tables = TransformTables::new::<C>(log_n, roots, inverse);
-        tables.map(|t| t.upload(&mut rec))
+        // Roots by position in one direction, powers between passes in the other.
+        let blocks = block_log(part_log, u64::MAX).filter(|log| inverse == (log % 2 == 0));
+        let powers = root_powers::<C>(log_n, roots, inverse)?.upload(&mut rec);
+        Some(record_roots::<C>(
+            &mut rec,
+            (part_log, split_log),
+            powers,
+            blocks,
+        ))
     });
-    let (mut inverse, mut forward) = inverse.zip(forward).ok_or_else(no_domain)?;
-    // Roots by position in one direction, powers between passes in the other.
-    match log_n % 2 {
-        0 => inverse.blocks = None,
-        _ => forward.blocks = None,
-    }
+    let (inverse, forward) = inverse.zip(forward).ok_or_else(no_domain)?;
     let n_inv = invert(C::Fr::from(n as u64));
     let scale = PowerTable::new::<C>(C::Fr::one(), n_inv, log_n).upload(&mut rec);
     let coset = PowerTable::new::<C>(shift, n_inv, log_n).upload(&mut rec);
-    let [x, y, z] = ["x", "y", "z"].map(|label| {
-        let id = rec.transient(label, 32 * n as u64);
-        rec.whole(id)
-    });
-    let values = at_rest::<C>(&values);
-    rec.upload(x, values.clone().into());
-    rec.upload(z, values.into());
+    let [x, y, z] = ["x", "y", "z"].map(|label| Parts::secret(&mut rec, label, n, 1 << part_log));
+    let values = Bytes::from(at_rest::<C>(&values));
+    for v in [&x, &z] {
+        for (range, part) in v.iter() {
+            rec.upload(part, values.slice(32 * range.start..32 * range.end));
+        }
+    }
     // To coefficients in natural order, out of place.
     let natural = Finish {
         powers: Some(scale),
         natural: true,
     };
-    record_transform::<C>(&mut rec, &inverse, Order::NaturalToReversed, x, y, natural);
-    rec.download(y);
+    record_transform::<C>(
+        &mut rec,
+        &inverse,
+        Order::NaturalToReversed,
+        &x,
+        &y,
+        natural,
+    );
+    y.slices().iter().for_each(|part| {
+        rec.download(*part);
+    });
     // To values on the coset, in place.
     let to_coset = Finish {
         powers: Some(coset),
         natural: false,
     };
-    record_transform::<C>(&mut rec, &inverse, Order::NaturalToReversed, z, z, to_coset);
+    record_transform::<C>(
+        &mut rec,
+        &inverse,
+        Order::NaturalToReversed,
+        &z,
+        &z,
+        to_coset,
+    );
     let plain = Finish::default();
-    record_transform::<C>(&mut rec, &forward, Order::ReversedToNatural, z, z, plain);
-    rec.download(z);
+    record_transform::<C>(&mut rec, &forward, Order::ReversedToNatural, &z, &z, plain);
+    z.slices().iter().for_each(|part| {
+        rec.download(*part);
+    });
     let output = run_recording(gpu, &rec)?;
-    expect_scalars::<C>(&output.downloads[0], &coefficients, "coefficients")?;
-    expect_scalars::<C>(&output.downloads[1], &coset_values, "values on a coset")
+    let (first, second) = output.downloads.split_at(1 << split_log);
+    expect_scalars::<C>(&first.concat(), &coefficients, "coefficients")?;
+    expect_scalars::<C>(&second.concat(), &coset_values, "values on a coset")
 }

@@ -266,6 +266,27 @@ fn p03_chunks(d: &TestDevice) -> Outcome {
     Ok(())
 }
 
+/// Vectors that exceed a binding: a domain in four parts, a witness in three.
+fn p41_vectors_in_parts(d: &TestDevice) -> Outcome {
+    let cases = [
+        (CurveId::Bn254, 1 << 18, QapReduction::Libsnark),
+        (CurveId::Bls12_381, 3 << 17, QapReduction::Circom),
+    ];
+    for (curve, bindings, reduction) in cases {
+        let gpu = open(d, |o| o.max_binding = Some(bindings))?;
+        let part = bindings as usize / 32;
+        let (constraints, wires) = (20_000, 2 * part + part / 2);
+        let (r1cs, witness) =
+            with_curve!(curve, C => random_chain::<C>(constraints, 1, wires - 2 - constraints));
+        let key = setup_from_seed(&r1cs, reduction, 4)?;
+        ensure!(key.domain_size == 1 << 15 && key.n_vars == wires, "{curve}");
+        let prover = Prover::new(Device::Gpu(gpu));
+        let proof = prove_fixed(&prover, &key, &witness)?;
+        ensure!(proof == cpu_proof(&key, &witness)?, "{curve}");
+    }
+    Ok(())
+}
+
 /// Less and less memory: the right proof or a typed error, never anything else.
 fn p11_budgets(d: &TestDevice) -> Outcome {
     let (key, witness) = circuit(CurveId::Bn254, 4000, QapReduction::Circom)?;
@@ -498,9 +519,10 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
             trials.push(common::ignored(format!("{label}/regression/{name}")));
         }
     }
-    let device_tests: [(&str, OnDevice); 9] = [
+    let device_tests: [(&str, OnDevice); 10] = [
         ("p03_chunks", p03_chunks),
         ("p11_budgets", p11_budgets),
+        ("p41_vectors_in_parts", p41_vectors_in_parts),
         ("p52_checked_shaders", p52_checked_shaders),
         ("p55_short_submissions", p55_short_submissions),
         ("p61_fallback", p61_fallback),

@@ -45,10 +45,10 @@ fn prove_libsnark<C: GpuCurve>(
     let r_inverse = C::Fr::from(2u64).pow([512]).inverse().expect("not zero");
     let product = |m: &Matrix| {
         let mut out = vec![C::Fr::zero(); key.domain_size];
-        for (row, range) in m.row_starts.windows(2).enumerate() {
-            for i in range[0] as usize..range[1] as usize {
-                let value = C::Fr::from_le_bytes_mod_order(&m.values[i]) * r_inverse;
-                out[row] += value * w[m.columns[i] as usize];
+        for (row, out) in out.iter_mut().enumerate().take(m.rows()) {
+            for (wire, coefficient) in m.row(row).map(|i| m.entry(i)) {
+                let value = C::Fr::from_le_bytes_mod_order(coefficient) * r_inverse;
+                *out += value * w[wire as usize];
             }
         }
         out
