@@ -48,7 +48,7 @@ pub fn proof_work(key: &ProvingKey) -> u64 {
 }
 
 /// Bytes of a key that go to a device.
-fn upload_bytes(key: &ProvingKey) -> u64 {
+pub(crate) fn upload_bytes(key: &ProvingKey) -> u64 {
     let rows = key.a.bytes() + key.b.bytes();
     let queries = [
         &key.a_query,
