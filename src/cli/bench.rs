@@ -9,7 +9,7 @@ use super::proofs::{self, Proofs, RawProofs};
 use super::throughput::{self, Throughput};
 use super::{Output, engine, tune};
 use ark_ec::PrimeGroup;
-use ark_ff::{BigInteger, Field, One, PrimeField, UniformRand, Zero};
+use ark_ff::{BigInteger, FftField, Field, One, PrimeField, UniformRand, Zero};
 use clap::{Args, Subcommand};
 use groth16_gpu::bytes::Bytes;
 use groth16_gpu::curve::{CurveId, G1, G2, GpuCurve};
@@ -17,7 +17,7 @@ use groth16_gpu::device::recording::{BufferSlice, Recording};
 use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Group};
-use groth16_gpu::ntt::{Finish, Order, ResidentRoots, record_transform};
+use groth16_gpu::ntt::{Finish, Order, PowerBuffers, PowerTable, ResidentRoots, record_transform};
 use groth16_gpu::parts::Parts;
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::setup_insecure;
@@ -96,6 +96,9 @@ pub struct RawMsm {
 pub struct RawNtt {
     #[command(flatten)]
     timed: Timed,
+    /// Multiply by the powers of a coset's shift, as between the transforms of a proof
+    #[arg(long)]
+    coset: bool,
 }
 
 #[derive(Debug)]
@@ -106,7 +109,9 @@ enum What {
         name: String,
         form: bench_msm::Form,
     },
-    Ntt,
+    Ntt {
+        coset: bool,
+    },
     Prove(Proofs),
     Throughput(Throughput),
 }
@@ -147,7 +152,7 @@ impl RawBench {
                 };
                 (raw.timed, what)
             }
-            Self::Ntt(raw) => (raw.timed, What::Ntt),
+            Self::Ntt(raw) => (raw.timed, What::Ntt { coset: raw.coset }),
             Self::Prove(raw) => {
                 let (timed, what) = raw.resolve()?;
                 (timed, What::Prove(what))
@@ -235,7 +240,7 @@ fn run_sizes(bench: &Bench, what: &What, trace: &Trace, out: &Output) -> Result<
                     v
                 })
             }
-            What::Ntt => bench_ntt::<C>(bench, &device, trace, log2),
+            What::Ntt { coset } => bench_ntt::<C>(bench, &device, trace, log2, *coset),
             // These open devices of their own.
             What::Prove(_) | What::Throughput(_) => continue,
         })?;
@@ -411,6 +416,7 @@ fn bench_ntt<C: GpuCurve>(
     device: &Device,
     trace: &Trace,
     log2: u32,
+    coset: bool,
 ) -> Result<Value> {
     let n = 1usize << log2;
     let roots = RootConvention::Arkworks;
@@ -443,6 +449,13 @@ fn bench_ntt<C: GpuCurve>(
         .collect();
     let data = gpu.upload_resident(&parts, &options)?;
     drop((parts, bytes));
+    let shift = C::Fr::GENERATOR;
+    let powers = PowerTable::new::<C>(shift, C::Fr::one(), log2);
+    let tables = [
+        ("powers", powers.low.clone()),
+        ("powers", powers.high.clone()),
+    ];
+    let tables = gpu.upload_resident(&tables, &options)?;
     let record = |download: bool| {
         let mut rec = Recording::new();
         let buffers = roots.declare(&mut rec);
@@ -487,7 +500,11 @@ fn bench_ntt<C: GpuCurve>(
                 inner * x.pow([(k * PART) as u64])
             })
             .reduce(C::Fr::zero, |a, b| a + b);
-        if C::fr_from_montgomery(got) != Some(value) {
+        let factor = match coset {
+            true => shift.pow([(i % n) as u64]),
+            false => C::Fr::one(),
+        };
+        if C::fr_from_montgomery(got) != Some(value * factor) {
             return Err(wrong(device));
         }
     }
@@ -502,6 +519,7 @@ fn bench_ntt<C: GpuCurve>(
     device_ms.sort_by(f64::total_cmp);
     let mut line = json!({
         "bench": "ntt", "curve": C::ID.name(), "log2": log2, "direction": "forward", "order": "NR",
+        "coset": coset,
         "device_ms": device_ms.get(device_ms.len() / 2),
     });
     report_run(&mut line, gpu, &last);
