@@ -51,7 +51,8 @@ enum RawCommand {
     ExportVkey(RawExportVkey),
     /// Make a one-party key for development; whoever makes it can forge proofs
     Setup(RawSetup),
-    /// Write an example to try: a circuit of 9,986 constraints, a witness, and a development key
+    /// Write an example to try: a circuit (of 9,986 constraints, or of any size), a witness, and a
+    /// development key
     Example(RawExample),
     /// List the devices that can prove
     Devices,
@@ -151,6 +152,12 @@ struct RawExample {
     /// bn254 or bls12_381
     #[arg(long, value_name = "CURVE", default_value = "bn254")]
     curve: String,
+    /// A synthetic circuit over a domain of 2^N in place of the bundled one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=26))]
+    log2: Option<u32>,
+    /// Share of its witness that is 0 or 1
+    #[arg(long, value_name = "F", default_value_t = 0.0, requires = "log2")]
+    density: f64,
 }
 
 #[derive(Debug, Args)]
@@ -213,7 +220,7 @@ pub enum Command {
     Inspect(Inspect),
     ExportVkey { key: Key, vkey: PathBuf },
     Setup { r1cs: PathBuf, key: PathBuf },
-    Example { dir: PathBuf, curve: CurveId },
+    Example(Example),
     Devices,
     Selftest(Selftest),
     Bench(super::bench::Bench),
@@ -285,6 +292,16 @@ pub struct Inspect {
 }
 
 #[derive(Debug)]
+pub struct Example {
+    pub dir: PathBuf,
+    pub curve: CurveId,
+    /// A synthetic circuit over a domain of this size; without it, the bundled one.
+    pub log2: Option<u32>,
+    /// Share of the synthetic witness that is 0 or 1.
+    pub density: f64,
+}
+
+#[derive(Debug)]
 pub struct Selftest {
     /// All devices if empty.
     pub devices: Vec<DeviceSelector>,
@@ -339,10 +356,12 @@ impl Raw {
                 r1cs: raw.r1cs,
                 key: raw.key,
             },
-            RawCommand::Example(raw) => Command::Example {
+            RawCommand::Example(raw) => Command::Example(Example {
                 curve: curve(&raw.curve)?,
                 dir: raw.dir,
-            },
+                log2: raw.log2,
+                density: super::bench::check_density(raw.density)?,
+            }),
             RawCommand::Devices => Command::Devices,
             RawCommand::Selftest(raw) => Command::Selftest(Selftest {
                 devices: raw

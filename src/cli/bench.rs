@@ -506,10 +506,15 @@ fn bench_ntt<C: GpuCurve>(
     Ok(line)
 }
 
+/// Constraints of a circuit over a domain of 2^log2. The reduction adds rows for the public input:
+/// just below the power of two.
+pub fn below_power(log2: u32) -> usize {
+    (1usize << log2).saturating_sub(4).max(1)
+}
+
 /// A key whose domain is 2^log2, a witness for it, and the number of constraints.
 pub fn synthetic_key<C: GpuCurve>(log2: u32, density: f64) -> Result<(ProvingKey, Witness, usize)> {
-    // The reduction adds rows for the public input: just below the power of two.
-    let constraints = (1usize << log2).saturating_sub(4).max(1);
+    let constraints = below_power(log2);
     let (circuit, witness) = synthetic::circuit::<C>(constraints, density, 1);
     Ok((setup_insecure(&circuit)?, witness, constraints))
 }

@@ -24,7 +24,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Inspect(args) => inspect::inspect(&args, out)?,
         Command::ExportVkey { key, vkey } => export_vkey(&key, &vkey, out)?,
         Command::Setup { r1cs, key } => setup(&r1cs, &key, out)?,
-        Command::Example { dir, curve } => example::example(&dir, curve, out)?,
+        Command::Example(args) => example::example(&args, out)?,
         Command::Devices => engine::devices(out)?,
         Command::Selftest(args) => return selftest(&args, out),
         Command::Bench(args) => super::bench::run(args, out)?,
