@@ -109,10 +109,13 @@ impl KeyLayout {
             first..
         };
         let rows = |matrix| RowPieces::new(matrix, max_binding.min(MAX_TABLE));
-        let (a, b) = (rows(&key.a), rows(&key.b));
+        let (quotient, (a, b)) = rayon::join(
+            || QuotientTables::new::<C>(key),
+            || rayon::join(|| rows(&key.a), || rows(&key.b)),
+        );
+        let quotient = quotient?;
         let a = a.map(&mut add(a.tables()));
         let b = b.map(&mut add(b.tables()));
-        let quotient = QuotientTables::new::<C>(key)?;
         let quotient = quotient.map(&mut add(quotient.tables()));
         // Chunks begin at multiples of a binding's alignment, 256 bytes or 8 scalars.
         let piece = (max_binding / Group::G2.affine_bytes(C::ID)) as usize & !7;

@@ -44,6 +44,7 @@ mod lane;
 pub mod msm;
 pub mod ntt;
 pub mod proof;
+pub mod proof_kernels;
 pub mod proof_plan;
 pub mod prover;
 pub mod proving_key;

@@ -42,6 +42,8 @@ pub struct ProveOptions {
     pub priority: Priority,
     /// When the call is to give up, with [`Error::Timeout`].
     pub deadline: Option<Instant>,
+    /// A clock that runs already: the report begins with its phases, as those of reading the key.
+    pub since: Option<PhaseClock>,
 }
 
 /// What to do when a device fails or has too little memory.
@@ -64,6 +66,7 @@ impl Default for ProveOptions {
             trace: None,
             priority: Priority::Normal,
             deadline: None,
+            since: None,
         }
     }
 }
@@ -78,6 +81,11 @@ impl fmt::Debug for ProveOptions {
 }
 
 impl ProveOptions {
+    fn clock(&self) -> PhaseClock {
+        let new = || PhaseClock::traced(self.trace.clone());
+        self.since.clone().unwrap_or_else(new)
+    }
+
     pub(crate) fn control(&self) -> Control {
         Control {
             cancel: self.cancel.clone(),
@@ -187,7 +195,7 @@ impl Prover {
         witness: &Witness,
         options: &ProveOptions,
     ) -> Result<(Proof, ProofReport)> {
-        let mut clock = PhaseClock::traced(options.trace.clone());
+        let mut clock = options.clock();
         let mut host = self.reserve_host(key, Some(witness), &options.control())?;
         clock.end_phase("host_wait", cpu::BACKEND, 0);
         self.prove_reserved(key, witness, options, &mut host, clock)
@@ -235,7 +243,7 @@ impl Prover {
         with_curve!(key.curve, C => {
             let blinding = [r, s].map(|x| <C as GpuCurve>::Fr::from_le_bytes_mod_order(x));
             let mut host = self.reserve_host(key, Some(witness), &options.control())?;
-            let (blinding, clock) = (Zeroizing::new(blinding), PhaseClock::traced(options.trace.clone()));
+            let (blinding, clock) = (Zeroizing::new(blinding), options.clock());
             self.prove_over::<C>(key, witness, options, blinding, &mut host, clock)
         })
     }
@@ -307,6 +315,7 @@ impl Prover {
             peak_arena_bytes: gpu.map(|g| g.memory().peak_in_use),
             wall_ms,
             phases,
+            startup: None,
             peak_host_bytes: peak_host_bytes(),
             peak_host_budget_bytes: self.host_memory().peak,
             self_verified: vk.is_some(),

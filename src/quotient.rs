@@ -62,8 +62,10 @@ impl QuotientTables<Bytes> {
             ))
         };
         let domain = Domain::<C::Fr>::new(log_n, key.roots).ok_or_else(too_large)?;
-        let inverse = TransformTables::new::<C>(log_n, key.roots, true).ok_or_else(too_large)?;
-        let forward = TransformTables::new::<C>(log_n, key.roots, false).ok_or_else(too_large)?;
+        let tables = |inverse| TransformTables::new::<C>(log_n, key.roots, inverse);
+        let (inverse, forward) = rayon::join(|| tables(true), || tables(false));
+        let inverse = inverse.ok_or_else(too_large)?;
+        let forward = forward.ok_or_else(too_large)?;
         let invert = |x: C::Fr| x.inverse().expect("not zero");
         let shift = coset_shift::<C>(key, &domain)?;
         let n_inv = invert(C::Fr::from(key.domain_size as u64));

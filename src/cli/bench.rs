@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use groth16_gpu::bytes::Bytes;
 use groth16_gpu::curve::{CurveId, G1, G2, GpuCurve};
 use groth16_gpu::device::recording::{BufferSlice, Recording};
-use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
+use groth16_gpu::device::{Adapters, Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Group};
 use groth16_gpu::ntt::{Finish, Order, TransformTables, record_transform};
@@ -205,7 +205,11 @@ pub fn run(mut bench: Bench, out: &Output) -> Result<()> {
         What::Prove(_) | What::Throughput(_) => Some(*bench.sizes.end()),
         _ => None,
     };
-    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, out)?;
+    let adapters = match tune::may_measure(&bench.device, proof_log2) {
+        true => engine::find(&bench.device),
+        false => Adapters::default(),
+    };
+    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, &adapters, out)?;
     if out.json && bench.device.retune {
         for mut line in tuned.json {
             line["bench"] = json!("tuning");

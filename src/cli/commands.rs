@@ -1,13 +1,15 @@
 //! The commands.
 
-use super::args::{Command, Key, Prove, Raw, Selftest, Verify, VkeySource};
+use super::args::{Command, Key, Raw, Selftest, Verify, VkeySource};
+use super::prove::prove;
 use super::{Output, batch, engine, example, inspect, tune, write_stdout};
 use clap::CommandFactory;
-use groth16_gpu::error::{InputClass, InputError};
-use groth16_gpu::formats::output::{NewFile, commit_all};
-use groth16_gpu::formats::{self, FileKind, json, r1cs, wtns, zkey};
+use groth16_gpu::error::InputClass;
+use groth16_gpu::formats::output::NewFile;
+use groth16_gpu::formats::r1cs::{self, R1cs};
+use groth16_gpu::formats::{FileKind, KeyFile, json, zkey};
 use groth16_gpu::proving_key::ProvingKey;
-use groth16_gpu::trace::{self, Trace};
+use groth16_gpu::trace;
 use groth16_gpu::verify::verify;
 use groth16_gpu::{Error, Result};
 use serde_json::json;
@@ -38,84 +40,41 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A proving key's file, opened, with the circuit that it may need.
+pub struct KeySource<'a> {
+    key: &'a Key,
+    circuit: Option<R1cs>,
+}
+
+impl<'a> KeySource<'a> {
+    pub fn new(key: &'a Key) -> Result<Self> {
+        let circuit = key.r1cs.as_deref().map(r1cs::read).transpose()?;
+        Ok(Self { key, circuit })
+    }
+
+    /// Opens it, whatever kind it is.
+    pub fn open(&self) -> Result<KeyFile<'_>> {
+        let key = self.key;
+        KeyFile::open(&key.path, self.circuit.as_ref()).map_err(|e| {
+            let hint = "a key of arkworks or bellman needs --r1cs FILE";
+            match e {
+                Error::Input(mut input)
+                    if key.r1cs.is_none()
+                        && input.class == InputClass::BadMagic
+                        && FileKind::of_file(&key.path).is_ok_and(|k| k == FileKind::Unknown) =>
+                {
+                    input.message = format!("{}; {hint}", input.message);
+                    Error::Input(input)
+                }
+                other => other,
+            }
+        })
+    }
+}
+
 /// Reads a proving key of any kind.
 pub fn read_key(key: &Key) -> Result<ProvingKey> {
-    let circuit = key.r1cs.as_deref().map(r1cs::read).transpose()?;
-    formats::read_proving_key(&key.path, circuit.as_ref(), key.check).map_err(|e| {
-        let hint = "a key of arkworks or bellman needs --r1cs FILE";
-        match e {
-            Error::Input(mut input)
-                if key.r1cs.is_none()
-                    && input.class == InputClass::BadMagic
-                    && FileKind::of_file(&key.path).is_ok_and(|k| k == FileKind::Unknown) =>
-            {
-                input.message = format!("{}; {hint}", input.message);
-                Error::Input(input)
-            }
-            other => other,
-        }
-    })
-}
-
-fn prove(args: &Prove, out: &Output) -> Result<()> {
-    check_order(&args.key.path, &args.witness)?;
-    check_outputs(args.outputs())?;
-
-    let witness = wtns::read(&args.witness)?;
-    let key = read_key(&args.key)?;
-    key.check_witness(&witness)
-        .map_err(|e| e.in_file(&args.witness))?;
-    if args.self_verify {
-        key.verifying_key()?;
-    }
-    // Nothing that was not asked for is done under a time limit.
-    let proof_log2 = args.deadline.is_none().then(|| log2_domain(&key));
-    let tuned = tune::tune(&args.device, key.curve, proof_log2, out)?;
-    if !out.json {
-        tuned.note(out);
-    }
-    let trace = args.trace.as_ref().map(|_| Trace::new());
-    let (proof, report) = engine::prove(args, &tuned.choice, &key, &witness, trace.clone(), out)
-        .map_err(|e| name_witness(e, &args.witness))?;
-
-    let mut outputs = vec![
-        (&args.proof, json::proof_to_json(&proof)?),
-        (&args.public, json::public_to_json(&proof.public_inputs)?),
-    ];
-    if let Some(path) = &args.report {
-        outputs.push((path, format!("{report:#}\n")));
-    }
-    // First, so that no proof is left behind if it can not be written.
-    if let (Some(trace), Some(path)) = (trace, &args.trace) {
-        trace.write(path)?;
-    }
-    let mut files = Vec::new();
-    for (path, text) in outputs {
-        let mut file = NewFile::create(path)?;
-        file.write(text.as_bytes())?;
-        files.push(file);
-    }
-    commit_all(files)?;
-    out.note(&format!(
-        "wrote {} and {}",
-        args.proof.display(),
-        args.public.display()
-    ));
-    let mut result = json!({
-        "proof": args.proof.display().to_string(),
-        "public": args.public.display().to_string(),
-        "verified": args.self_verify,
-        "report": report,
-    });
-    if !tuned.json.is_empty() {
-        result["tuning"] = tuned.json.into();
-    }
-    out.result(&result, "")
-}
-
-/// Its domain, as a power of two.
-pub fn log2_domain(key: &ProvingKey) -> u32 {
-    key.domain_size.max(1).ilog2()
+    KeySource::new(key)?.open()?.read(key.check)
 }
 
 /// Names the witness that does not satisfy the circuit.
@@ -140,25 +99,6 @@ pub fn check_outputs(outputs: Vec<PathBuf>) -> Result<()> {
         refuse_to_replace(&output)?;
         // Dropped at once.
         NewFile::create(&output)?;
-    }
-    Ok(())
-}
-
-/// Files tell what they are, so swapped arguments can be named.
-fn check_order(key: &Path, witness: &Path) -> Result<()> {
-    let (in_key, in_witness) = (FileKind::of_file(key)?, FileKind::of_file(witness)?);
-    if in_key == FileKind::Wtns && in_witness != FileKind::Wtns {
-        return Err(InputError::new(
-            InputClass::BadMagic,
-            format!(
-                "this is a witness, and {} is {}; the order is: prove KEY WITNESS [PROOF] [PUBLIC]",
-                witness.display(),
-                in_witness.describe()
-            ),
-        )
-        .file(key)
-        .offset(0)
-        .into());
     }
     Ok(())
 }

@@ -196,18 +196,24 @@ impl Pipelines {
         })
     }
 
-    /// Compiles many kernels on all cores. `progress` gets the number done so far.
+    /// Compiles many kernels on all cores. `progress` gets the number done so far; once it returns
+    /// an error, no more are begun.
     ///
     /// # Errors
-    /// The first error of [`Self::get`]; the others are compiled all the same.
+    /// The first error of [`Self::get`], of which the others are compiled all the same, or of
+    /// `progress`.
     pub fn precompile(
         &self,
         kernels: &[(Kernel, CurveId)],
-        progress: &(dyn Fn(usize) + Sync),
+        progress: &(dyn Fn(usize) -> Result<()> + Sync),
     ) -> Result<()> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failed = Mutex::new(None);
+        let fail = |error| {
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert(error);
+        };
         std::thread::scope(|scope| {
             for _ in 0..threads.min(kernels.len()) {
                 scope.spawn(|| {
@@ -215,10 +221,12 @@ impl Pipelines {
                         kernels.get(next.fetch_add(1, Ordering::Relaxed))
                     {
                         if let Err(error) = self.get(kernel, curve) {
-                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                            failed.get_or_insert(error);
+                            fail(error);
                         }
-                        progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                        if let Err(error) = progress(done.fetch_add(1, Ordering::Relaxed) + 1) {
+                            next.store(kernels.len(), Ordering::Relaxed);
+                            fail(error);
+                        }
                     }
                 });
             }

@@ -7,6 +7,7 @@ pub mod ark;
 pub mod bellman;
 pub mod binfile;
 pub mod json;
+mod key_file;
 mod libsnark;
 pub mod output;
 pub mod r1cs;
@@ -14,9 +15,9 @@ pub mod wtns;
 pub mod zkey;
 
 use crate::bytes::Bytes;
-use crate::curve::CurveId;
 use crate::error::{Error, Result};
 use crate::proving_key::{KeyCheck, ProvingKey};
+pub use key_file::KeyFile;
 use memmap2::Mmap;
 use r1cs::R1cs;
 use std::fs::File;
@@ -101,31 +102,12 @@ pub fn map_file(path: &Path) -> Result<Bytes> {
     Ok(Bytes::mapped(map))
 }
 
-/// Reads a proving key of any kind: a `.zkey` by its magic number; keys without one, arkworks' and
-/// bellman's, as the encoding whose lengths agree, for the circuit `r1cs`.
+/// Reads a proving key of any kind ([`KeyFile`]).
 ///
 /// # Errors
-/// Those of the readers; `bad_magic` for a file of another kind, or one without a magic number when
-/// there is no `r1cs`.
+/// Those of [`KeyFile::open`] and [`KeyFile::read`].
 pub fn read_proving_key(path: &Path, r1cs: Option<&R1cs>, level: KeyCheck) -> Result<ProvingKey> {
-    let bytes = map_file(path)?;
-    let r1cs = match (FileKind::detect(&bytes), r1cs) {
-        (FileKind::Unknown, Some(r1cs)) => r1cs,
-        // Also for files of other kinds: the reader says what they are.
-        _ => return ProvingKey::from_zkey_checked(path, level),
-    };
-    let mut encodings = vec![ark::UNCOMPRESSED, ark::COMPRESSED];
-    if r1cs.curve == CurveId::Bls12_381 {
-        encodings.push(bellman::PARAMETERS);
-    }
-    let (encoding, layout) = libsnark::best_layout(&encodings, &bytes, path, r1cs)?;
-    let key = if encoding == bellman::PARAMETERS {
-        bellman::decode(&bytes, &layout, path, r1cs)?
-    } else {
-        ark::decode(&bytes, &layout, path, r1cs)?
-    };
-    key.check(level)?;
-    Ok(key)
+    KeyFile::open(path, r1cs)?.read(level)
 }
 
 /// Little-endian u32 at the start of `bytes`, which must have four.
