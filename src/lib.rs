@@ -27,6 +27,7 @@
 
 mod batch;
 pub mod bytes;
+mod checked_keys;
 pub mod control;
 pub mod cpu;
 pub mod curve;

@@ -158,6 +158,17 @@ pub enum KeyCheck {
     Subgroup,
 }
 
+impl KeyCheck {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::OnCurve => "on-curve",
+            Self::Subgroup => "subgroup",
+        }
+    }
+}
+
 impl FromStr for KeyCheck {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {

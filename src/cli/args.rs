@@ -49,6 +49,8 @@ enum RawCommand {
     Inspect(RawInspect),
     /// Write a key's verification_key.json
     ExportVkey(RawExportVkey),
+    /// Write a key in the form that loads fastest, checked once
+    Prepare(RawPrepare),
     /// Make a one-party key for development; whoever makes it can forge proofs
     Setup(RawSetup),
     /// Write an example to try: a circuit (of 9,986 constraints, or of any size), a witness, and a
@@ -67,7 +69,7 @@ enum RawCommand {
 
 #[derive(Debug, Args)]
 struct RawProve {
-    /// Proving key: .zkey, or with --r1cs a key of arkworks, bellman or bellperson
+    /// Proving key: .zkey, a prepared key, or with --r1cs a key of arkworks, bellman or bellperson
     key: PathBuf,
     /// Witness: .wtns
     #[arg(required_unless_present = "batch", conflicts_with = "batch")]
@@ -131,6 +133,16 @@ struct RawExportVkey {
     key: PathBuf,
     #[arg(default_value = "verification_key.json")]
     vkey: PathBuf,
+    #[command(flatten)]
+    key_options: RawKeyOptions,
+}
+
+#[derive(Debug, Args)]
+struct RawPrepare {
+    key: PathBuf,
+    /// The file to write [default: KEY with the extension .prepared]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     key_options: RawKeyOptions,
 }
@@ -219,6 +231,7 @@ pub enum Command {
     Verify(Verify),
     Inspect(Inspect),
     ExportVkey { key: Key, vkey: PathBuf },
+    Prepare { key: Key, to: PathBuf },
     Setup { r1cs: PathBuf, key: PathBuf },
     Example(Example),
     Devices,
@@ -344,6 +357,12 @@ impl Raw {
             RawCommand::ExportVkey(raw) => Command::ExportVkey {
                 key: raw.key_options.resolve(raw.key)?,
                 vkey: raw.vkey,
+            },
+            RawCommand::Prepare(raw) => Command::Prepare {
+                to: raw
+                    .output
+                    .unwrap_or_else(|| raw.key.with_extension("prepared")),
+                key: raw.key_options.resolve(raw.key)?,
             },
             RawCommand::Setup(raw) if !raw.insecure => {
                 return Err(Error::Usage(format!(

@@ -4,10 +4,11 @@ use super::args::{Command, Key, Raw, Selftest, Verify, VkeySource};
 use super::prove::prove;
 use super::{Output, batch, engine, example, inspect, tune, write_stdout};
 use clap::CommandFactory;
+use groth16_gpu::device::CacheFolder;
 use groth16_gpu::error::InputClass;
 use groth16_gpu::formats::output::NewFile;
 use groth16_gpu::formats::r1cs::{self, R1cs};
-use groth16_gpu::formats::{FileKind, KeyFile, json, zkey};
+use groth16_gpu::formats::{FileKind, KeyFile, json, prepared, zkey};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::trace;
 use groth16_gpu::verify::verify;
@@ -25,6 +26,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Verify(args) => return verify_proof(&args, out),
         Command::Inspect(args) => inspect::inspect(&args, out)?,
         Command::ExportVkey { key, vkey } => export_vkey(&key, &vkey, out)?,
+        Command::Prepare { key, to } => prepare(&key, &to, out)?,
         Command::Setup { r1cs, key } => setup(&r1cs, &key, out)?,
         Command::Example(args) => example::example(&args, out)?,
         Command::Devices => engine::devices(out)?,
@@ -110,13 +112,15 @@ pub fn refuse_to_replace(output: &Path) -> Result<()> {
         return Ok(());
     }
     match FileKind::of_file(output)? {
-        kind @ (FileKind::Zkey | FileKind::Wtns | FileKind::R1cs | FileKind::Ptau) => {
-            Err(Error::Usage(format!(
-                "{} is {}; refusing to overwrite it with an output",
-                output.display(),
-                kind.describe()
-            )))
-        }
+        kind @ (FileKind::Zkey
+        | FileKind::Prepared
+        | FileKind::Wtns
+        | FileKind::R1cs
+        | FileKind::Ptau) => Err(Error::Usage(format!(
+            "{} is {}; refusing to overwrite it with an output",
+            output.display(),
+            kind.describe()
+        ))),
         _ => Ok(()),
     }
 }
@@ -125,7 +129,7 @@ fn verify_proof(args: &Verify, out: &Output) -> Result<ExitCode> {
     let vkey = match &args.vkey {
         VkeySource::ProvingKey(key) => read_key(key)?.verifying_key()?,
         VkeySource::Json(path) => {
-            if FileKind::of_file(path)? == FileKind::Zkey {
+            if let FileKind::Zkey | FileKind::Prepared = FileKind::of_file(path)? {
                 return Err(Error::Usage(format!(
                     "{} is a proving key; pass it as --key {0}",
                     path.display()
@@ -160,6 +164,33 @@ fn export_vkey(key: &Key, vkey: &Path, out: &Output) -> Result<()> {
     file.commit()?;
     out.note(&format!("wrote {}", vkey.display()));
     out.result(&json!({ "vkey": vkey.display().to_string() }), "")
+}
+
+/// Writes a key in the form that loads fastest. What was checked to read it is remembered.
+fn prepare(key: &Key, to: &Path, out: &Output) -> Result<()> {
+    // An older one may be replaced.
+    if !FileKind::of_file(to).is_ok_and(|kind| kind == FileKind::Prepared) {
+        refuse_to_replace(to)?;
+    }
+    check_folder(to)?;
+    let source = KeySource::new(key)?;
+    let file = source.open()?;
+    let insecure = file.is_insecure();
+    let read = file.read(key.check)?;
+    prepared::prepare(&read, key.check, insecure, to, &CacheFolder::User)?;
+    out.note(&format!("wrote {}", to.display()));
+    let result = json!({
+        "key": to.display().to_string(),
+        "checked": key.check.name(),
+        "insecure": insecure,
+    });
+    out.result(&result, "")
+}
+
+/// Finds out before the work whether a file can be written.
+fn check_folder(output: &Path) -> Result<()> {
+    // Dropped at once.
+    NewFile::create(output).map(drop)
 }
 
 fn setup(circuit: &Path, key: &Path, out: &Output) -> Result<()> {

@@ -1,12 +1,14 @@
 //! A proving key's file of any kind: first its header, from which proofs can be planned and devices
 //! prepared, then its contents.
 
+use super::prepared::OpenPrepared;
 use super::r1cs::R1cs;
 use super::zkey::OpenZkey;
 use super::{FileKind, ark, bellman, libsnark, map_file};
 use crate::bytes::Bytes;
 use crate::cpu;
 use crate::curve::CurveId;
+use crate::device::CacheFolder;
 use crate::error::Result;
 use crate::proving_key::{KeyCheck, KeyShape, ProvingKey};
 use crate::report::PhaseClock;
@@ -24,6 +26,7 @@ pub struct KeyFile<'a> {
 
 enum Content<'a> {
     Zkey(Box<OpenZkey>),
+    Prepared(Box<OpenPrepared>),
     Libsnark {
         bytes: Bytes,
         encoding: libsnark::Encoding,
@@ -33,7 +36,7 @@ enum Content<'a> {
 }
 
 impl<'a> KeyFile<'a> {
-    /// Opens a key of any kind: a `.zkey` by its magic number; keys without one, arkworks' and
+    /// Opens a key of any kind: a `.zkey` or a prepared key by its magic number; keys without one, arkworks' and
     /// bellman's, as the encoding whose lengths agree, for the circuit `r1cs`.
     ///
     /// # Errors
@@ -58,6 +61,11 @@ impl<'a> KeyFile<'a> {
                 };
                 (content, shape)
             }
+            (FileKind::Prepared, _) => {
+                let prepared = OpenPrepared::open(path)?;
+                let shape = prepared.shape.clone();
+                (Content::Prepared(Box::new(prepared)), shape)
+            }
             // Also for files of other kinds: the reader says what they are.
             _ => {
                 let zkey = OpenZkey::open(path)?;
@@ -76,6 +84,23 @@ impl<'a> KeyFile<'a> {
     /// What its header tells.
     pub fn shape(&self) -> &KeyShape {
         &self.shape
+    }
+
+    /// Whether it says of itself that one party made it, for development.
+    pub fn is_insecure(&self) -> bool {
+        match &self.content {
+            Content::Zkey(file) => file.insecure,
+            Content::Prepared(file) => file.insecure,
+            Content::Libsnark { .. } => false,
+        }
+    }
+
+    /// The level to which a prepared key says that its points were checked.
+    pub fn checked(&self) -> Option<KeyCheck> {
+        match &self.content {
+            Content::Prepared(file) => Some(file.level),
+            _ => None,
+        }
     }
 
     /// Reads and checks the key.
@@ -107,6 +132,12 @@ impl<'a> KeyFile<'a> {
                     b: Arc::new(b),
                     ..file.key
                 }
+            }
+            Content::Prepared(file) => {
+                let key = file.read()?;
+                clock.end_phase("read_key", cpu::BACKEND, self.bytes);
+                file.check(&key, level, &CacheFolder::User)?;
+                key
             }
             Content::Libsnark {
                 bytes,

@@ -10,6 +10,7 @@ pub mod json;
 mod key_file;
 mod libsnark;
 pub mod output;
+pub mod prepared;
 pub mod r1cs;
 pub mod wtns;
 pub mod zkey;
@@ -34,6 +35,8 @@ pub enum FileKind {
     R1cs,
     /// Powers of tau.
     Ptau,
+    /// Prepared proving key.
+    Prepared,
     /// A JSON object: proof or verification key.
     JsonObject,
     /// A JSON array: public inputs.
@@ -50,6 +53,7 @@ impl FileKind {
             Some(b"wtns") => return Self::Wtns,
             Some(b"r1cs") => return Self::R1cs,
             Some(b"ptau") => return Self::Ptau,
+            Some(start) if start == prepared::MAGIC => return Self::Prepared,
             _ => {}
         }
         let head = &bytes[..bytes.len().min(64)];
@@ -72,6 +76,7 @@ impl FileKind {
             Self::Wtns => "a witness (.wtns)",
             Self::R1cs => "a constraint system (.r1cs)",
             Self::Ptau => "a powers-of-tau file (.ptau)",
+            Self::Prepared => "a prepared proving key",
             Self::JsonObject => "a JSON object (a proof or verification key)",
             Self::JsonArray => "a JSON array (public inputs)",
             Self::Unknown => "of no kind that has a magic number",

@@ -62,6 +62,8 @@ pub fn read(path: &Path) -> Result<ProvingKey> {
 pub(crate) struct OpenZkey {
     /// The key without its matrices.
     pub key: ProvingKey,
+    /// Whether it carries [`INSECURE_SECTION`].
+    pub insecure: bool,
     header: Header,
     coefficients: Section,
 }
@@ -109,6 +111,7 @@ impl OpenZkey {
         };
         Ok(Self {
             key,
+            insecure,
             header,
             coefficients,
         })
@@ -128,12 +131,6 @@ pub(crate) fn warn_insecure(path: &Path) {
         "{}: made by one party for development; whoever made it can forge proofs",
         path.display()
     );
-}
-
-/// Whether the file carries [`INSECURE_SECTION`].
-pub fn is_insecure(path: &Path) -> Result<bool> {
-    let file = BinFile::open(path, FileKind::Zkey, VERSION)?;
-    Ok(file.section(INSECURE_SECTION).is_some())
 }
 
 struct Header {
