@@ -16,6 +16,7 @@ use crate::proving_key::{ProvingKey, QapReduction};
 use crate::quotient::QuotientTables;
 use crate::row_product::RowPieces;
 use crate::tuning::MsmTuning;
+use crate::with_curve;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,6 +171,14 @@ impl KeyLayout {
         };
         layout.multiples = KeyTables::all::<C>(&layout, limits)?;
         Ok(layout)
+    }
+
+    /// As [`Self::new`], over the key's curve.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cut(key: &ProvingKey, limits: &PlanLimits, device: &str) -> Result<Arc<Self>> {
+        with_curve!(key.curve, C => Self::new::<C>(key, limits, device)).map(Arc::new)
     }
 
     /// Scalars of h.

@@ -4,9 +4,10 @@
 use crate::control::{CancelToken, Control, Priority, Progress};
 use crate::cpu;
 use crate::curve::{G1, G2, GpuCurve};
-use crate::device::Device;
+use crate::device::{Device, PlanLimits};
 use crate::error::{Error, InputClass, InputError, Result};
 use crate::host::{HostBudget, HostReport, HostReservation, JobPlace, job_bytes};
+use crate::key_layout::KeyLayout;
 use crate::lane::{BackendSums, Lane, Lanes, WGPU, cpu_sums};
 use crate::proof::{CurveProof, Proof, ProofSums};
 use crate::proving_key::{ProvingKey, g1_from_raw, g2_from_raw};
@@ -163,6 +164,13 @@ impl Prover {
     /// [`Error::OutOfMemory`] if it does not fit, and device faults.
     pub fn preload(&self, key: &ProvingKey) -> Result<()> {
         self.lanes.preload(key)
+    }
+
+    /// Takes a key in parts ([`KeyLayout::cut`]) for the devices with these limits, so that they do
+    /// not cut it themselves: who opens a device and reads a key at the same time can cut the key
+    /// before the device is there.
+    pub fn adopt(&self, key: &ProvingKey, limits: &PlanLimits, layout: &Arc<KeyLayout>) {
+        self.lanes.adopt(key, limits, layout);
     }
 
     /// Removes a key from the devices; returns whether it was on one. Its memory is free once the

@@ -5,13 +5,15 @@ use super::args::DeviceChoice;
 use super::tune::{self, Tuned};
 use super::{Output, engine};
 use groth16_gpu::control::CancelToken;
-use groth16_gpu::device::{Adapters, Device};
+use groth16_gpu::device::selector::select;
+use groth16_gpu::device::{Adapters, Device, PlanLimits, Selected};
 use groth16_gpu::proof_kernels::kernels_of_proof;
 use groth16_gpu::proving_key::KeyShape;
 use groth16_gpu::report::Startup;
 use groth16_gpu::{Error, Result, Trace};
 use indicatif::ProgressBar;
 use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,7 @@ pub struct Purpose {
 pub struct Opening {
     purpose: Purpose,
     thread: Option<JoinHandle<(Adapters, Option<Result<Opened>>)>>,
+    limits: Receiver<PlanLimits>,
     stop: CancelToken,
 }
 
@@ -50,6 +53,17 @@ impl Purpose {
     fn proof_log2(&self) -> Option<u32> {
         let log2 = self.shape.domain_size.max(1).ilog2();
         self.deadline.is_none().then_some(log2)
+    }
+
+    fn limits(&self, adapters: &Adapters) -> Option<PlanLimits> {
+        let found = adapters.list();
+        match select(self.choice.selectors.first()?, &found) {
+            Ok(Selected::Gpu(row)) => {
+                Some(found[row].plan_limits(&engine::device_options(&self.choice)))
+            }
+            // What is wrong shows when it is opened.
+            _ => None,
+        }
     }
 
     /// Opens the devices and compiles. `searched` is the time that finding them took.
@@ -97,6 +111,7 @@ impl Opening {
     pub fn begin(purpose: Purpose) -> Self {
         let stop = CancelToken::new();
         let (own, token) = (purpose.clone(), stop.clone());
+        let (sender, limits) = channel();
         let thread = thread::spawn(move || {
             let start = Instant::now();
             if let Some(trace) = &own.trace {
@@ -111,14 +126,26 @@ impl Opening {
             if own.choice.retune || !tune::due(&own.choice, curve, log2, &adapters).is_empty() {
                 return (adapters, None);
             }
+            if let Some(limits) = own.limits(&adapters) {
+                // Nobody may wait for them.
+                let _ = sender.send(limits);
+            }
+            drop(sender);
             let opened = own.open(&adapters, found - start, &token);
             (adapters, Some(opened))
         });
         Self {
             purpose,
             thread: Some(thread),
+            limits,
             stop,
         }
+    }
+
+    /// What plans for the first device keep to, once it is found; `None` on the CPU, and if it is
+    /// measured first, which may change that.
+    pub fn limits(&self) -> Option<PlanLimits> {
+        self.limits.recv().ok()
     }
 
     /// Waits until the devices are ready, and measures what is to be measured.

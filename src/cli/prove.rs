@@ -7,6 +7,7 @@ use super::{Output, engine};
 use groth16_gpu::error::{InputClass, InputError};
 use groth16_gpu::formats::output::{NewFile, commit_all};
 use groth16_gpu::formats::{FileKind, json, wtns};
+use groth16_gpu::key_layout::KeyLayout;
 use groth16_gpu::report::PhaseClock;
 use groth16_gpu::trace::Trace;
 use groth16_gpu::{ProofReport, Result, cpu};
@@ -41,6 +42,11 @@ pub fn prove(args: &Prove, out: &Output) -> Result<()> {
     if args.self_verify {
         key.verifying_key()?;
     }
+    // Whatever is wrong shows when the device cuts it itself.
+    let limits = opening.limits();
+    clock.end_phase("find_device", cpu::BACKEND, 0);
+    let cut = limits.and_then(|l| Some((l, KeyLayout::cut(&key, &l, "device").ok()?)));
+    clock.end_phase("cut_key", cpu::BACKEND, 0);
     let (opened, tuned) = opening.finish(out)?;
     let startup = opened.startup;
     // What was left of these when the key was there.
@@ -51,6 +57,9 @@ pub fn prove(args: &Prove, out: &Output) -> Result<()> {
     }
 
     let prover = engine::prover(&tuned.choice, opened.devices, &key, Some(&witness))?;
+    if let Some((limits, layout)) = cut {
+        prover.adopt(&key, &limits, &layout);
+    }
     let mut options = engine::prove_options(&args.device, args.self_verify, args.deadline);
     options.trace = trace.clone();
     options.since = Some(clock);

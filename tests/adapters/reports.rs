@@ -93,6 +93,8 @@ fn phases_add_up(device: &str) -> Result<(), Failed> {
             "read_witness",
             "read_key",
             "check_key",
+            "find_device",
+            "cut_key",
             "open_device",
             "compile_ahead",
         ];

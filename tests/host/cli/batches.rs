@@ -202,7 +202,7 @@ fn trace_of_a_proof() {
     let output = place.prove(&key, &witness, &option);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     // What another thread does meanwhile is on its own track, and nobody waits for it here.
-    let waits = ["open_device", "compile_ahead"];
+    let waits = ["find_device", "cut_key", "open_device", "compile_ahead"];
     let main = |s: &(String, String)| s.0 != "devices" && !waits.contains(&s.1.as_str());
     let spans = spans_of(&trace).into_iter().map(|s| (s.0, s.1));
     let names: Vec<_> = spans.filter(main).map(|s| s.1).collect();
