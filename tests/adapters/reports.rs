@@ -46,14 +46,12 @@ fn wall(report: &Value) -> Result<f64, Failed> {
     for phase in phases {
         let ms = phase["wall_ms"].as_f64().ok_or("no time")?;
         // The last phase of a device gets what the others leave: they must not exceed the whole.
-        ensure!(
-            ms >= -0.03 * wall,
-            "{} of {wall} ms: {phase}",
-            phase["name"]
-        );
+        let fits = ms >= -0.03 * wall;
+        ensure!(fits, "{} of {wall} ms: {phase}", phase["name"]);
         sum += ms;
     }
-    ensure!((sum - wall).abs() <= 0.03 * wall, "{sum} ms of {wall}");
+    let adds_up = (sum - wall).abs() <= 0.03 * wall;
+    ensure!(adds_up, "{sum} ms of {wall}");
     Ok(wall)
 }
 
@@ -64,7 +62,7 @@ fn phases_add_up(device: &str) -> Result<(), Failed> {
     let [key, witness] = ["circuit.zkey", "witness.wtns"].map(|n| dir.join(n));
     let [key, witness] = [key, witness].map(|p| p.display().to_string());
     let cache = folder.path().join("cache");
-    // Without any work: the process, and finding the devices.
+    // The process alone.
     let bare = timed(&cache, &["--version"])?;
     let report = at("report.json");
     let (proof, public) = (at("proof.json"), at("public.json"));
@@ -76,13 +74,12 @@ fn phases_add_up(device: &str) -> Result<(), Failed> {
         let outside = timed(&cache, &args)?;
         let report = read(Path::new(&report))?;
         let inside = wall(&report)?;
-        ensure!(inside <= outside, "{state}: {inside} ms in {outside}");
+        let fits = inside <= outside;
+        ensure!(fits, "{state}: {inside} ms in {outside}");
         // Writing the proof, and the driver's end; other tests run meanwhile.
         let unseen = outside - bare - inside;
-        ensure!(
-            unseen < 500.0 + 0.1 * outside,
-            "{state}: {inside} of {outside} ms"
-        );
+        let seen = unseen < 500.0 + 0.1 * outside;
+        ensure!(seen, "{state}: {inside} of {outside} ms");
         let names: Vec<&str> = report["phases"]
             .as_array()
             .into_iter()
@@ -117,7 +114,8 @@ fn phases_add_up(device: &str) -> Result<(), Failed> {
     let outside = timed(&cache, &args)?;
     for name in ["one", "two", "three"] {
         let report = read(&Path::new(&reports).join(format!("{name}.report.json")))?;
-        ensure!(wall(&report)? <= outside, "{name}: {report}");
+        let fits = wall(&report)? <= outside;
+        ensure!(fits, "{name}: {report}");
     }
     Ok(())
 }
