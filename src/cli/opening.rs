@@ -42,6 +42,8 @@ pub struct Opening {
 /// Devices, and how long they took.
 pub struct Opened {
     pub devices: Vec<Device>,
+    /// When measuring them ended, if that was due.
+    pub measured: Option<Instant>,
     /// When they were open, and compiling began.
     pub at: Instant,
     pub startup: Startup,
@@ -95,6 +97,7 @@ impl Purpose {
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         Ok(Opened {
             devices,
+            measured: None,
             at: compiling,
             startup: Startup {
                 open_device_ms: ms(searched + (compiling - opening)),
@@ -161,9 +164,10 @@ impl Opening {
         }
         let (curve, log2) = (purpose.shape.curve, purpose.proof_log2());
         let tuned = tune::tune(&purpose.choice, curve, log2, &adapters, out)?;
+        let measured = Some(Instant::now());
         purpose.choice = tuned.choice.clone();
         let opened = purpose.open(&adapters, Duration::ZERO, &self.stop)?;
-        Ok((opened, tuned))
+        Ok((Opened { measured, ..opened }, tuned))
     }
 }
 

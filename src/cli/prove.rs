@@ -49,6 +49,9 @@ pub fn prove(args: &Prove, out: &Output) -> Result<()> {
     clock.end_phase("cut_key", cpu::BACKEND, 0);
     let (opened, tuned) = opening.finish(out)?;
     let startup = opened.startup;
+    if let Some(end) = opened.measured {
+        clock.end_phase_at(end, "tune", cpu::BACKEND, 0);
+    }
     // What was left of these when the key was there.
     clock.end_phase_at(opened.at, "open_device", cpu::BACKEND, 0);
     clock.end_phase("compile_ahead", cpu::BACKEND, 0);
