@@ -177,10 +177,10 @@ pub fn write(
     Ok(own)
 }
 
-/// As [`write`], and remembers in `cache` what was checked.
+/// As [`write()`], and remembers in `cache` what was checked.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn prepare(
     key: &ProvingKey,
     level: KeyCheck,
@@ -430,7 +430,7 @@ impl OpenPrepared {
 }
 
 impl ProvingKey {
-    /// Reads a key that [`write`] prepared, and checks that its points lie on the curve, unless that
+    /// Reads a key that [`write()`](crate::formats::prepared::write) prepared, and checks that its points lie on the curve, unless that
     /// is known.
     ///
     /// # Errors
