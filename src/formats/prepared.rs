@@ -1,6 +1,6 @@
 //! A key as this prover uses it, of whatever kind it was: points at rest, matrices in compressed
 //! rows, everything where a page begins. Digests tell a damaged file, and by them the user's cache
-//! folder knows keys whose points were checked ([`crate::checked_keys`]).
+//! folder knows keys whose points were checked (`checked_keys.rs`).
 //!
 //! Numbers are little-endian.
 //!
@@ -17,7 +17,7 @@
 //! |---|---|
 //! | 2 | α₁ β₁ β₂ γ₂ δ₁ δ₂ |
 //! | 3 | IC, if the key has it |
-//! | 16–19, 20–23 | A and B ([`rows`]) |
+//! | 16–19, 20–23 | A and B: starts of rows, columns, numbers of coefficients (`u32`), and the coefficients that differ |
 //! | 9, 5, 6, 8, 7 | the queries h, a, b in G1, l, b in G2: the order in which devices keep them |
 //!
 //! A section's digest is that of the digests of its blocks of 2^20 bytes, filled up as in the file,
