@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use groth16_gpu::bytes::Bytes;
 use groth16_gpu::curve::{CurveId, G1, G2, GpuCurve};
 use groth16_gpu::device::recording::{BufferSlice, Recording};
-use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
+use groth16_gpu::device::{Adapters, Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Group};
 use groth16_gpu::ntt::{Finish, Order, PowerBuffers, PowerTable, ResidentRoots, record_transform};
@@ -211,7 +211,11 @@ pub fn run(mut bench: Bench, out: &Output) -> Result<()> {
         What::Prove(_) | What::Throughput(_) => Some(*bench.sizes.end()),
         _ => None,
     };
-    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, out)?;
+    let adapters = match tune::may_measure(&bench.device, proof_log2) {
+        true => engine::find(&bench.device),
+        false => Adapters::default(),
+    };
+    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, &adapters, out)?;
     if out.json && bench.device.retune {
         for mut line in tuned.json {
             line["bench"] = json!("tuning");
@@ -465,15 +469,14 @@ fn bench_ntt<C: GpuCurve>(
         });
         let vector = Parts::new(1 << sizes.0, slices.collect());
         let order = Order::NaturalToReversed;
+        let [low, high] = [0, 1].map(|i| rec.resident("powers", &tables[i]));
+        let low_log = powers.low_log;
+        let finish = Finish {
+            powers: coset.then_some(PowerBuffers { low_log, low, high }),
+            natural: false,
+        };
         rec.phase("transform");
-        record_transform::<C>(
-            &mut rec,
-            &buffers,
-            order,
-            &vector,
-            &vector,
-            Finish::default(),
-        );
+        record_transform::<C>(&mut rec, &buffers, order, &vector, &vector, finish);
         if download {
             for i in CHECKED {
                 let at = (i % n).reverse_bits() >> (usize::BITS - log2);
@@ -527,10 +530,15 @@ fn bench_ntt<C: GpuCurve>(
     Ok(line)
 }
 
+/// Constraints of a circuit over a domain of 2^log2. The reduction adds rows for the public input:
+/// just below the power of two.
+pub fn below_power(log2: u32) -> usize {
+    (1usize << log2).saturating_sub(4).max(1)
+}
+
 /// A key whose domain is 2^log2, a witness for it, and the number of constraints.
 pub fn synthetic_key<C: GpuCurve>(log2: u32, density: f64) -> Result<(ProvingKey, Witness, usize)> {
-    // The reduction adds rows for the public input: just below the power of two.
-    let constraints = (1usize << log2).saturating_sub(4).max(1);
+    let constraints = below_power(log2);
     let (circuit, witness) = synthetic::circuit::<C>(constraints, density, 1);
     Ok((setup_insecure(&circuit)?, witness, constraints))
 }

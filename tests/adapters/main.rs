@@ -12,6 +12,7 @@ mod common;
 mod corpus;
 mod groth16;
 mod regression;
+mod reports;
 mod selftest;
 mod tables;
 mod tuning;
@@ -26,6 +27,7 @@ fn main() {
         regression::trials(&devices),
         tuning::trials(&adapters),
         tables::trials(&adapters),
+        reports::trials(&adapters),
         cases::trials(&devices),
         groth16::trials(&devices),
     ]
