@@ -73,6 +73,9 @@ pub fn prove(args: &Prove, out: &Output) -> Result<()> {
     }));
     let proved = prover.prove(&key, &witness, &options);
     bar.finish_and_clear();
+    // The process is about to end: the system takes everything back at once, which a driver does
+    // buffer by buffer.
+    std::mem::forget(prover);
     let (proof, report) = proved.map_err(|e| name_witness(e, &args.witness))?;
     let report = engine::report_json(&ProofReport {
         startup: Some(startup),
