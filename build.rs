@@ -158,7 +158,7 @@ fn field_vars(vars: &mut Vars, prefix: &str, p: &BigUint, tier: &str) {
         set("RQUOTIENT".into(), ((1i64 << 28) / (leading + 3)).into());
         set(
             "RFOUR_TOP".into(),
-            i64::try_from(&two_p * 2u32 >> top).unwrap().into(),
+            i64::try_from((&two_p * 2u32) >> top).unwrap().into(),
         );
         set("RSLACK".into(), i64::from(ratio).into());
         set("rfour_p".into(), limbs(&(p * 4u32), bits, n).into());

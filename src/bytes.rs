@@ -43,6 +43,31 @@ impl Bytes {
             Source::Owned(_) | Source::Secret(_) => None,
         }
     }
+    /// Takes mapped bytes out of this process' memory, except for pages that they share with other
+    /// ranges; they come back from the file when they are read again.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Source::Mapped(map) = &self.source {
+            // More than any system's page has.
+            const PAGE: usize = 64 << 10;
+            let start = self.range.start.next_multiple_of(PAGE);
+            let end = self.range.end / PAGE * PAGE;
+            if start < end {
+                // SAFETY: the map is read-only and of a file, so that dropped pages are read from
+                // it again.
+                let dropped = unsafe {
+                    map.unchecked_advise_range(
+                        memmap2::UncheckedAdvice::DontNeed,
+                        start,
+                        end - start,
+                    )
+                };
+                if let Err(error) = dropped {
+                    log::debug!("mapped pages were not released: {error}");
+                }
+            }
+        }
+    }
     /// A part of these bytes, sharing the storage.
     ///
     /// # Panics

@@ -20,17 +20,13 @@
 //! SHA-256 of a label, so that nothing up a sleeve decides them. A hash takes 331 constraints, and
 //! the whole 333·depth + 662: 9,986 at the default depth of 28.
 
-use crate::curve::{CurveId, GpuCurve};
-use crate::error::{Error, Result};
+use crate::curve::GpuCurve;
 use crate::formats::r1cs::{R1cs, R1csMatrix};
-use crate::formats::{r1cs, wtns};
-use crate::with_curve;
 use crate::witness::Witness;
 use ark_ff::{BigInteger, PrimeField};
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
 
-/// Depth of the tree of [`write_files`]: about 10,000 constraints.
+/// Depth of the tree of the bundled circuit: about 10,000 constraints.
 pub const DEFAULT_DEPTH: u32 = 28;
 
 /// Rounds of the permutation.
@@ -268,30 +264,6 @@ pub fn membership_circuit<C: GpuCurve>(member: &Membership<C::Fr>) -> (R1cs, Wit
 /// The circuit for a tree of the given depth, and the witness of a made-up member at `leaf_index`.
 pub fn merkle_membership<C: GpuCurve>(depth: u32, leaf_index: u64) -> (R1cs, Witness) {
     membership_circuit::<C>(&Membership::sample(depth, leaf_index))
-}
-
-/// Writes `circuit.r1cs` and `witness.wtns` of [`merkle_membership`] into the folder `dir`, which
-/// is made if need be; returns their paths.
-///
-/// # Errors
-/// [`Error::Usage`] if the tree has no such leaf or is deeper than 63, [`Error::Io`].
-pub fn write_files(
-    dir: &Path,
-    curve: CurveId,
-    depth: u32,
-    leaf_index: u64,
-) -> Result<(PathBuf, PathBuf)> {
-    if !(1..64).contains(&depth) || leaf_index >> depth != 0 {
-        return Err(Error::Usage(format!(
-            "a tree of depth {depth} has no leaf {leaf_index}; depths go from 1 to 63"
-        )));
-    }
-    std::fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
-    let (circuit, witness) = with_curve!(curve, C => merkle_membership::<C>(depth, leaf_index));
-    let paths = (dir.join("circuit.r1cs"), dir.join("witness.wtns"));
-    r1cs::write(&circuit, &paths.0)?;
-    wtns::write(&witness, &paths.1)?;
-    Ok(paths)
 }
 
 #[cfg(test)]

@@ -76,13 +76,7 @@ impl KeyLayout {
         witness: &Witness,
         variant: &Variant,
     ) -> Result<(Recording, ProofDownloads)> {
-        let dense = |r: Range<usize>| {
-            witness.values[32 * r.start..32 * r.end]
-                .par_chunks_exact(32)
-                .filter(|v| v[0] > 1 || v[1..].iter().any(|b| *b != 0))
-                .count()
-        };
-        self.record_sums::<C>(witness, &dense, variant)
+        self.record_sums::<C>(witness, &|r| witness.dense(r), variant)
     }
 
     /// As [`Self::record_proof`] for a witness of which `dense` says how many values of a range

@@ -7,6 +7,7 @@ use crate::control::Priority;
 use crate::cpu;
 use crate::device::line::Line;
 use crate::error::{Error, Result};
+use crate::lane::upload_bytes;
 use crate::proving_key::ProvingKey;
 use crate::with_curve;
 use crate::witness::Witness;
@@ -195,7 +196,7 @@ pub enum JobPlace {
 /// * the witness, unless it lies in a mapped file; one that is not known yet counts;
 /// * on the CPU, the vectors of the quotient or the points and buckets of the sums, whichever take
 ///   more ([`cpu::working_bytes`]);
-/// * on a device, staging buffers, and copies of the rows and the l query if the key is loaded;
+/// * on a device, staging buffers: what a device is given of the key shares the key's bytes;
 /// * a constant.
 pub fn job_bytes(key: &ProvingKey, place: JobPlace, witness: Option<&Witness>) -> u64 {
     let witness_bytes = 32 * key.n_vars as u64;
@@ -203,13 +204,8 @@ pub fn job_bytes(key: &ProvingKey, place: JobPlace, witness: Option<&Witness>) -
     let work = match place {
         JobPlace::Cpu => with_curve!(key.curve, C => cpu::working_bytes::<C>(key)),
         JobPlace::Device { load_key } => {
-            let copies = key.a.bytes() + key.b.bytes() + key.l_query.len() as u64;
-            let upload = if load_key {
-                witness_bytes + copies
-            } else {
-                witness_bytes
-            };
-            STAGING_BYTES.min(upload) + if load_key { copies } else { 0 }
+            let of_key = if load_key { upload_bytes(key) } else { 0 };
+            STAGING_BYTES.min(witness_bytes + of_key)
         }
     };
     work + CONSTANT_BYTES + if mapped { 0 } else { witness_bytes }

@@ -16,6 +16,7 @@ use crate::proving_key::{ProvingKey, QapReduction};
 use crate::quotient::QuotientTables;
 use crate::row_product::RowPieces;
 use crate::tuning::MsmTuning;
+use crate::with_curve;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,10 +120,13 @@ impl KeyLayout {
             matrix.check(C::ID, key.n_vars, key.domain_size)?;
         }
         let rows = |matrix| RowPieces::new(matrix, max_binding);
-        let (a, b) = (rows(&key.a), rows(&key.b));
+        let (quotient, (a, b)) = rayon::join(
+            || QuotientTables::new::<C>(key),
+            || rayon::join(|| rows(&key.a), || rows(&key.b)),
+        );
+        let quotient = quotient?;
         let a = a.map(&mut add(a.tables()));
         let b = b.map(&mut add(b.tables()));
-        let quotient = QuotientTables::new::<C>(key)?;
         let quotient = quotient.map(&mut add(quotient.tables()));
         // Chunks begin at multiples of a binding's alignment, 256 bytes or 8 scalars.
         let piece = (max_binding / Group::G2.affine_bytes(C::ID)) as usize & !7;
@@ -179,6 +183,14 @@ impl KeyLayout {
         };
         layout.multiples = KeyTables::all::<C>(&layout, limits)?;
         Ok(layout)
+    }
+
+    /// As [`Self::new`], over the key's curve.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cut(key: &ProvingKey, limits: &PlanLimits, device: &str) -> Result<Arc<Self>> {
+        with_curve!(key.curve, C => Self::new::<C>(key, limits, device)).map(Arc::new)
     }
 
     /// Scalars of h.

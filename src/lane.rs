@@ -4,7 +4,7 @@
 use crate::control::Control;
 use crate::cpu;
 use crate::curve::GpuCurve;
-use crate::device::{Device, GpuDevice, RunOptions, RunReport};
+use crate::device::{Device, GpuDevice, PlanLimits, RunOptions, RunReport};
 use crate::error::Result;
 use crate::host::{JobPlace, job_bytes};
 use crate::key_layout::KeyLayout;
@@ -48,7 +48,7 @@ pub fn proof_work(key: &ProvingKey) -> u64 {
 }
 
 /// Bytes of a key that go to a device.
-fn upload_bytes(key: &ProvingKey) -> u64 {
+pub(crate) fn upload_bytes(key: &ProvingKey) -> u64 {
     let rows = key.a.bytes() + key.b.bytes();
     let queries = [
         &key.a_query,
@@ -220,6 +220,17 @@ impl Lane {
         Ok(layout)
     }
 
+    /// Takes a key that was cut for a device with such limits, if this one is such.
+    fn adopt(&self, key: &ProvingKey, limits: &PlanLimits, layout: &Arc<KeyLayout>) {
+        let gpu = self.device.gpu();
+        if gpu.is_some_and(|gpu| gpu.limits().plan() == *limits) && !self.is_known(key) {
+            self.known().push(KnownKey {
+                host: key.clone(),
+                layout: layout.clone(),
+            });
+        }
+    }
+
     /// The sums of a proof on this lane's device.
     pub fn sums<C: GpuCurve>(
         &self,
@@ -383,6 +394,11 @@ impl Lanes {
     pub fn job_bytes(&self, key: &ProvingKey, witness: Option<&Witness>) -> u64 {
         let bytes = |lane: &Lane| lane.job_bytes(key, witness);
         self.usable().into_iter().map(bytes).max().unwrap_or(0)
+    }
+
+    /// As [`Lane::adopt`], on each that it fits.
+    pub fn adopt(&self, key: &ProvingKey, limits: &PlanLimits, layout: &Arc<KeyLayout>) {
+        self.lanes.iter().for_each(|l| l.adopt(key, limits, layout));
     }
 
     pub fn preload(&self, key: &ProvingKey) -> Result<()> {

@@ -27,6 +27,7 @@
 
 mod batch;
 pub mod bytes;
+mod checked_keys;
 pub mod control;
 pub mod cpu;
 pub mod curve;
@@ -46,6 +47,7 @@ pub mod msm;
 pub mod ntt;
 pub mod parts;
 pub mod proof;
+pub mod proof_kernels;
 pub mod proof_plan;
 pub mod prover;
 pub mod proving_key;

@@ -4,9 +4,10 @@
 use crate::control::{CancelToken, Control, Priority, Progress};
 use crate::cpu;
 use crate::curve::{G1, G2, GpuCurve};
-use crate::device::Device;
+use crate::device::{Device, PlanLimits};
 use crate::error::{Error, InputClass, InputError, Result};
 use crate::host::{HostBudget, HostReport, HostReservation, JobPlace, job_bytes};
+use crate::key_layout::KeyLayout;
 use crate::lane::{BackendSums, Lane, Lanes, WGPU, cpu_sums};
 use crate::proof::{CurveProof, Proof, ProofSums};
 use crate::proving_key::{ProvingKey, g1_from_raw, g2_from_raw};
@@ -42,6 +43,8 @@ pub struct ProveOptions {
     pub priority: Priority,
     /// When the call is to give up, with [`Error::Timeout`].
     pub deadline: Option<Instant>,
+    /// A clock that runs already: the report begins with its phases, as those of reading the key.
+    pub since: Option<PhaseClock>,
 }
 
 /// What to do when a device fails or has too little memory.
@@ -64,6 +67,7 @@ impl Default for ProveOptions {
             trace: None,
             priority: Priority::Normal,
             deadline: None,
+            since: None,
         }
     }
 }
@@ -78,6 +82,11 @@ impl fmt::Debug for ProveOptions {
 }
 
 impl ProveOptions {
+    fn clock(&self) -> PhaseClock {
+        let new = || PhaseClock::traced(self.trace.clone());
+        self.since.clone().unwrap_or_else(new)
+    }
+
     pub(crate) fn control(&self) -> Control {
         Control {
             cancel: self.cancel.clone(),
@@ -157,6 +166,13 @@ impl Prover {
         self.lanes.preload(key)
     }
 
+    /// Takes a key in parts ([`KeyLayout::cut`]) for the devices with these limits, so that they do
+    /// not cut it themselves: who opens a device and reads a key at the same time can cut the key
+    /// before the device is there.
+    pub fn adopt(&self, key: &ProvingKey, limits: &PlanLimits, layout: &Arc<KeyLayout>) {
+        self.lanes.adopt(key, limits, layout);
+    }
+
     /// Removes a key from the devices; returns whether it was on one. Its memory is free once the
     /// last proof that uses it has ended. A later proof puts it there again.
     pub fn evict(&self, key: &ProvingKey) -> bool {
@@ -187,7 +203,7 @@ impl Prover {
         witness: &Witness,
         options: &ProveOptions,
     ) -> Result<(Proof, ProofReport)> {
-        let mut clock = PhaseClock::traced(options.trace.clone());
+        let mut clock = options.clock();
         let mut host = self.reserve_host(key, Some(witness), &options.control())?;
         clock.end_phase("host_wait", cpu::BACKEND, 0);
         self.prove_reserved(key, witness, options, &mut host, clock)
@@ -235,7 +251,7 @@ impl Prover {
         with_curve!(key.curve, C => {
             let blinding = [r, s].map(|x| <C as GpuCurve>::Fr::from_le_bytes_mod_order(x));
             let mut host = self.reserve_host(key, Some(witness), &options.control())?;
-            let (blinding, clock) = (Zeroizing::new(blinding), PhaseClock::traced(options.trace.clone()));
+            let (blinding, clock) = (Zeroizing::new(blinding), options.clock());
             self.prove_over::<C>(key, witness, options, blinding, &mut host, clock)
         })
     }
@@ -307,6 +323,7 @@ impl Prover {
             peak_arena_bytes: gpu.map(|g| g.memory().peak_in_use),
             wall_ms,
             phases,
+            startup: None,
             peak_host_bytes: peak_host_bytes(),
             peak_host_budget_bytes: self.host_memory().peak,
             self_verified: vk.is_some(),

@@ -67,6 +67,58 @@ pub struct ProvingKey {
     pub h_query: Bytes,
 }
 
+/// What the header of a key tells, before its contents are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyShape {
+    /// Where it was read from, for messages.
+    pub source: Option<PathBuf>,
+    pub curve: CurveId,
+    pub reduction: QapReduction,
+    /// Wires, the constant 1 included.
+    pub n_vars: usize,
+    /// Public wires, the constant 1 not included.
+    pub n_public: usize,
+    /// Size of the evaluation domain, a power of two.
+    pub domain_size: usize,
+}
+
+impl KeyShape {
+    /// Scalars of the h query.
+    pub fn h_len(&self) -> usize {
+        match self.reduction {
+            QapReduction::Circom => self.domain_size,
+            QapReduction::Libsnark => self.domain_size - 1,
+        }
+    }
+
+    /// Checks that a witness is of this key's curve and has a value for each of its wires.
+    ///
+    /// # Errors
+    /// `curve_mismatch`, `count_mismatch`; the messages name both sides.
+    pub fn check_witness(&self, witness: &Witness) -> Result<()> {
+        let key = match &self.source {
+            Some(path) => format!("the key {}", path.display()),
+            None => "the key".to_owned(),
+        };
+        if witness.curve != self.curve {
+            let message = format!(
+                "the witness is over {}, but {key} is over {}",
+                witness.curve, self.curve
+            );
+            return Err(InputError::new(InputClass::CurveMismatch, message).into());
+        }
+        if witness.len() != self.n_vars {
+            let message = format!(
+                "the witness has {} wires, but {key} is for {}",
+                witness.len(),
+                self.n_vars
+            );
+            return Err(InputError::new(InputClass::CountMismatch, message).into());
+        }
+        Ok(())
+    }
+}
+
 /// How far the points of a key are checked before it is used.
 ///
 /// A key from an untrusted source with points off the curve or outside the subgroup can leak the
@@ -80,6 +132,17 @@ pub enum KeyCheck {
     OnCurve,
     /// Also membership in the subgroup of order r.
     Subgroup,
+}
+
+impl KeyCheck {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::OnCurve => "on-curve",
+            Self::Subgroup => "subgroup",
+        }
+    }
 }
 
 impl FromStr for KeyCheck {
@@ -227,31 +290,24 @@ impl ProvingKey {
         e.into()
     }
 
-    /// Checks that a witness is of this key's curve and has a value for each of its wires.
+    /// What its header tells.
+    pub fn shape(&self) -> KeyShape {
+        KeyShape {
+            source: self.source.clone(),
+            curve: self.curve,
+            reduction: self.reduction,
+            n_vars: self.n_vars,
+            n_public: self.n_public,
+            domain_size: self.domain_size,
+        }
+    }
+
+    /// As [`KeyShape::check_witness`].
     ///
     /// # Errors
-    /// `curve_mismatch`, `count_mismatch`; the messages name both sides.
+    /// As there.
     pub fn check_witness(&self, witness: &Witness) -> Result<()> {
-        let key = match &self.source {
-            Some(path) => format!("the key {}", path.display()),
-            None => "the key".to_owned(),
-        };
-        if witness.curve != self.curve {
-            let message = format!(
-                "the witness is over {}, but {key} is over {}",
-                witness.curve, self.curve
-            );
-            return Err(InputError::new(InputClass::CurveMismatch, message).into());
-        }
-        if witness.len() != self.n_vars {
-            let message = format!(
-                "the witness has {} wires, but {key} is for {}",
-                witness.len(),
-                self.n_vars
-            );
-            return Err(InputError::new(InputClass::CountMismatch, message).into());
-        }
-        Ok(())
+        self.shape().check_witness(witness)
     }
 
     /// The verifying key that belongs to this key.

@@ -35,6 +35,18 @@ pub struct MemoryUse {
     pub uploaded_bytes: u64,
 }
 
+/// What a process did for its first proof beside reading the key. The phases have what of it the
+/// proof waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Startup {
+    /// Finding the devices and opening those asked for.
+    pub open_device_ms: f64,
+    /// Compiling kernels, or finding them in the driver's cache.
+    pub compile_ms: f64,
+    /// Kernels that were compiled ahead, on all devices.
+    pub kernels: usize,
+}
+
 /// Report of one proof; the phases' wall times add up to `wall_ms`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProofReport {
@@ -57,6 +69,9 @@ pub struct ProofReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_ms: Option<f64>,
     pub phases: Vec<Phase>,
+    /// Of a command's first proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub startup: Option<Startup>,
     /// What of the device's memory the proof took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
@@ -75,7 +90,7 @@ pub struct ProofReport {
 }
 
 /// Cuts a proof's wall time into phases.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PhaseClock {
     start: Instant,
     last: Instant,
@@ -107,7 +122,17 @@ impl PhaseClock {
     }
     /// Ends a phase that began where the last one ended.
     pub fn end_phase(&mut self, name: &'static str, backend: &str, bytes: u64) -> &mut Phase {
-        let now = Instant::now();
+        self.end_phase_at(Instant::now(), name, backend, bytes)
+    }
+    /// As [`Self::end_phase`], at a moment that has passed; no earlier than the last phase's end.
+    pub fn end_phase_at(
+        &mut self,
+        end: Instant,
+        name: &'static str,
+        backend: &str,
+        bytes: u64,
+    ) -> &mut Phase {
+        let now = end.max(self.last);
         if let Some(trace) = self.trace.as_ref().filter(|_| backend == cpu::BACKEND) {
             trace.host(name, self.last, now);
         }

@@ -348,8 +348,8 @@ impl Step<'_> {
         let bindings = vec![
             self.pieces,
             // What is not used still needs something to bind.
-            self.entries.unwrap_or(self.pieces),
-            pass.dictionary.unwrap_or(self.pieces),
+            self.entries.unwrap_or(part(0)),
+            pass.dictionary.unwrap_or(part(0)),
             part(0),
             part(1),
             part(2),

@@ -2,6 +2,8 @@
 
 use crate::bytes::Bytes;
 use crate::curve::CurveId;
+use rayon::prelude::*;
+use std::ops::Range;
 
 /// Values of all wires in the order of the circuit: 1, public outputs and inputs, private wires.
 ///
@@ -21,6 +23,16 @@ impl Witness {
     }
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+    /// How many values of these wires are neither 0 nor 1.
+    ///
+    /// # Panics
+    /// If there are no such wires.
+    pub fn dense(&self, wires: Range<usize>) -> usize {
+        self.values[32 * wires.start..32 * wires.end]
+            .par_chunks_exact(32)
+            .filter(|v| v[0] > 1 || v[1..].iter().any(|b| *b != 0))
+            .count()
     }
     /// Canonical little-endian bytes of wire `i`.
     pub fn value(&self, i: usize) -> &[u8] {

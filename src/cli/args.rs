@@ -49,10 +49,13 @@ enum RawCommand {
     Inspect(RawInspect),
     /// Write a key's verification_key.json
     ExportVkey(RawExportVkey),
+    /// Write a key in the form that loads fastest, checked once
+    Prepare(RawPrepare),
     /// Make a one-party key for development; whoever makes it can forge proofs
     #[command(mut_arg("tables", |a| a.hide(true)))]
     Setup(RawSetup),
-    /// Write an example to try: a circuit of 9,986 constraints, a witness, and a development key
+    /// Write an example to try: a circuit (of 9,986 constraints, or of any size), a witness, and a
+    /// development key
     Example(RawExample),
     /// List the devices that can prove
     Devices,
@@ -67,7 +70,7 @@ enum RawCommand {
 
 #[derive(Debug, Args)]
 struct RawProve {
-    /// Proving key: .zkey, or with --r1cs a key of arkworks, bellman or bellperson
+    /// Proving key: .zkey, a prepared key, or with --r1cs a key of arkworks, bellman or bellperson
     key: PathBuf,
     /// Witness: .wtns
     #[arg(required_unless_present = "batch", conflicts_with = "batch")]
@@ -136,6 +139,16 @@ struct RawExportVkey {
 }
 
 #[derive(Debug, Args)]
+struct RawPrepare {
+    key: PathBuf,
+    /// The file to write [default: KEY with the extension .prepared]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    key_options: RawKeyOptions,
+}
+
+#[derive(Debug, Args)]
 struct RawSetup {
     r1cs: PathBuf,
     key: PathBuf,
@@ -154,6 +167,12 @@ struct RawExample {
     /// bn254 or bls12_381
     #[arg(long, value_name = "CURVE", default_value = "bn254")]
     curve: String,
+    /// A synthetic circuit over a domain of 2^N in place of the bundled one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=26))]
+    log2: Option<u32>,
+    /// Share of its witness that is 0 or 1
+    #[arg(long, value_name = "F", default_value_t = 0.0, requires = "log2")]
+    density: f64,
 }
 
 #[derive(Debug, Args)]
@@ -215,8 +234,9 @@ pub enum Command {
     Verify(Verify),
     Inspect(Inspect),
     ExportVkey { key: Key, vkey: PathBuf },
+    Prepare { key: Key, to: PathBuf },
     Setup(Setup),
-    Example { dir: PathBuf, curve: CurveId },
+    Example(Example),
     Devices,
     Selftest(Selftest),
     Bench(super::bench::Bench),
@@ -295,6 +315,16 @@ pub struct Inspect {
 }
 
 #[derive(Debug)]
+pub struct Example {
+    pub dir: PathBuf,
+    pub curve: CurveId,
+    /// A synthetic circuit over a domain of this size; without it, the bundled one.
+    pub log2: Option<u32>,
+    /// Share of the synthetic witness that is 0 or 1.
+    pub density: f64,
+}
+
+#[derive(Debug)]
 pub struct Selftest {
     /// All devices if empty.
     pub devices: Vec<DeviceSelector>,
@@ -338,6 +368,12 @@ impl Raw {
                 key: raw.key_options.resolve(raw.key)?,
                 vkey: raw.vkey,
             },
+            RawCommand::Prepare(raw) => Command::Prepare {
+                to: raw
+                    .output
+                    .unwrap_or_else(|| raw.key.with_extension("prepared")),
+                key: raw.key_options.resolve(raw.key)?,
+            },
             RawCommand::Setup(raw) if !raw.insecure => {
                 return Err(Error::Usage(format!(
                     "whoever makes {} this way can forge proofs; pass --insecure if it is for \
@@ -350,10 +386,12 @@ impl Raw {
                 key: raw.key,
                 device: raw.device.resolve()?,
             }),
-            RawCommand::Example(raw) => Command::Example {
+            RawCommand::Example(raw) => Command::Example(Example {
                 curve: curve(&raw.curve)?,
                 dir: raw.dir,
-            },
+                log2: raw.log2,
+                density: super::bench::check_density(raw.density)?,
+            }),
             RawCommand::Devices => Command::Devices,
             RawCommand::Selftest(raw) => Command::Selftest(Selftest {
                 devices: raw

@@ -1,10 +1,9 @@
 //! `prove --batch`: many witnesses of one key.
 
 use super::args::ProveBatch;
-use super::commands::{
-    check_outputs, log2_domain, name_witness, read_key, refuse_to_replace, trace_files,
-};
-use super::{Output, engine, error_json, full_message, tune};
+use super::commands::{KeySource, check_outputs, name_witness, refuse_to_replace, trace_files};
+use super::opening::{Opening, Purpose};
+use super::{Output, engine, error_json, full_message};
 use groth16_gpu::formats::output::{NewFile, commit_all};
 use groth16_gpu::formats::{json, wtns};
 use groth16_gpu::trace::Trace;
@@ -42,20 +41,31 @@ pub fn prove_batch(args: &ProveBatch, out: &Output) -> Result<ExitCode> {
     for output in [&items[0].proof].into_iter().chain(&items[0].report) {
         NewFile::create(output)?;
     }
-    let key = read_key(&args.key)?;
+    if let Some(path) = &args.trace {
+        check_outputs(trace_files(path))?;
+    }
+    let trace = args.trace.as_ref().map(|_| Trace::new());
+    let bar = engine::progress_bar(out);
+    let source = KeySource::new(&args.key)?;
+    let file = source.open()?;
+    let opening = Opening::begin(Purpose {
+        choice: args.device.clone(),
+        // Nobody has looked at a witness yet.
+        dense: file.shape().n_vars,
+        shape: file.shape().clone(),
+        deadline: args.deadline,
+        trace: trace.clone(),
+        bar: bar.clone(),
+    });
+    let key = file.read(args.key.check)?;
     if args.self_verify {
         key.verifying_key()?;
     }
-    let proof_log2 = args.deadline.is_none().then(|| log2_domain(&key));
-    let tuned = tune::tune(&args.device, key.curve, proof_log2, out)?;
-    tuned.note(out);
-    let prover = engine::prover(&tuned.choice, &key, None)?;
+    let (opened, tuned) = opening.finish(out)?;
+    bar.suspend(|| tuned.note(out));
+    let prover = engine::prover(&tuned.choice, opened.devices, &key, None)?;
     let mut options = engine::prove_options(&args.device, args.self_verify, args.deadline);
-    if let Some(path) = &args.trace {
-        check_outputs(trace_files(path))?;
-        options.trace = Some(Trace::new());
-    }
-    let bar = engine::progress_bar(out);
+    options.trace = trace;
     bar.set_length(items.len() as u64);
     let mut first_failure = None;
     let mut failures = 0;

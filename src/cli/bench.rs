@@ -9,15 +9,15 @@ use super::proofs::{self, Proofs, RawProofs};
 use super::throughput::{self, Throughput};
 use super::{Output, engine, tune};
 use ark_ec::PrimeGroup;
-use ark_ff::{BigInteger, Field, One, PrimeField, UniformRand, Zero};
+use ark_ff::{BigInteger, FftField, Field, One, PrimeField, UniformRand, Zero};
 use clap::{Args, Subcommand};
 use groth16_gpu::bytes::Bytes;
 use groth16_gpu::curve::{CurveId, G1, G2, GpuCurve};
 use groth16_gpu::device::recording::{BufferSlice, Recording};
-use groth16_gpu::device::{Device, GpuDevice, RunOptions, RunReport};
+use groth16_gpu::device::{Adapters, Device, GpuDevice, RunOptions, RunReport};
 use groth16_gpu::domain::{Domain, RootConvention};
 use groth16_gpu::msm::{self, Group};
-use groth16_gpu::ntt::{Finish, Order, ResidentRoots, record_transform};
+use groth16_gpu::ntt::{Finish, Order, PowerBuffers, PowerTable, ResidentRoots, record_transform};
 use groth16_gpu::parts::Parts;
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
 use groth16_gpu::setup::SetupReport;
@@ -97,6 +97,9 @@ pub struct RawMsm {
 pub struct RawNtt {
     #[command(flatten)]
     timed: Timed,
+    /// Multiply by the powers of a coset's shift, as between the transforms of a proof
+    #[arg(long)]
+    coset: bool,
 }
 
 #[derive(Debug)]
@@ -107,7 +110,9 @@ enum What {
         name: String,
         form: bench_msm::Form,
     },
-    Ntt,
+    Ntt {
+        coset: bool,
+    },
     Prove(Proofs),
     Throughput(Throughput),
 }
@@ -148,7 +153,7 @@ impl RawBench {
                 };
                 (raw.timed, what)
             }
-            Self::Ntt(raw) => (raw.timed, What::Ntt),
+            Self::Ntt(raw) => (raw.timed, What::Ntt { coset: raw.coset }),
             Self::Prove(raw) => {
                 let (timed, what) = raw.resolve()?;
                 (timed, What::Prove(what))
@@ -211,7 +216,11 @@ pub fn run(mut bench: Bench, out: &Output) -> Result<()> {
         What::Prove(_) | What::Throughput(_) => Some(*bench.sizes.end()),
         _ => None,
     };
-    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, out)?;
+    let adapters = match tune::may_measure(&bench.device, proof_log2) {
+        true => engine::find(&bench.device),
+        false => Adapters::default(),
+    };
+    let tuned = tune::tune(&bench.device, bench.curve, proof_log2, &adapters, out)?;
     if out.json && bench.device.retune {
         for mut line in tuned.json {
             line["bench"] = json!("tuning");
@@ -240,7 +249,7 @@ fn run_sizes(bench: &Bench, what: &What, trace: &Trace, out: &Output) -> Result<
                     v
                 })
             }
-            What::Ntt => bench_ntt::<C>(bench, &device, trace, log2),
+            What::Ntt { coset } => bench_ntt::<C>(bench, &device, trace, log2, *coset),
             // These open devices of their own.
             What::Prove(_) | What::Throughput(_) => continue,
         })?;
@@ -416,6 +425,7 @@ fn bench_ntt<C: GpuCurve>(
     device: &Device,
     trace: &Trace,
     log2: u32,
+    coset: bool,
 ) -> Result<Value> {
     let n = 1usize << log2;
     let roots = RootConvention::Arkworks;
@@ -448,6 +458,13 @@ fn bench_ntt<C: GpuCurve>(
         .collect();
     let data = gpu.upload_resident(&parts, &options)?;
     drop((parts, bytes));
+    let shift = C::Fr::GENERATOR;
+    let powers = PowerTable::new::<C>(shift, C::Fr::one(), log2);
+    let tables = [
+        ("powers", powers.low.clone()),
+        ("powers", powers.high.clone()),
+    ];
+    let tables = gpu.upload_resident(&tables, &options)?;
     let record = |download: bool| {
         let mut rec = Recording::new();
         let buffers = roots.declare(&mut rec);
@@ -457,15 +474,14 @@ fn bench_ntt<C: GpuCurve>(
         });
         let vector = Parts::new(1 << sizes.0, slices.collect());
         let order = Order::NaturalToReversed;
+        let [low, high] = [0, 1].map(|i| rec.resident("powers", &tables[i]));
+        let low_log = powers.low_log;
+        let finish = Finish {
+            powers: coset.then_some(PowerBuffers { low_log, low, high }),
+            natural: false,
+        };
         rec.phase("transform");
-        record_transform::<C>(
-            &mut rec,
-            &buffers,
-            order,
-            &vector,
-            &vector,
-            Finish::default(),
-        );
+        record_transform::<C>(&mut rec, &buffers, order, &vector, &vector, finish);
         if download {
             for i in CHECKED {
                 let at = (i % n).reverse_bits() >> (usize::BITS - log2);
@@ -492,7 +508,11 @@ fn bench_ntt<C: GpuCurve>(
                 inner * x.pow([(k * PART) as u64])
             })
             .reduce(C::Fr::zero, |a, b| a + b);
-        if C::fr_from_montgomery(got) != Some(value) {
+        let factor = match coset {
+            true => shift.pow([(i % n) as u64]),
+            false => C::Fr::one(),
+        };
+        if C::fr_from_montgomery(got) != Some(value * factor) {
             return Err(wrong(device));
         }
     }
@@ -507,6 +527,7 @@ fn bench_ntt<C: GpuCurve>(
     device_ms.sort_by(f64::total_cmp);
     let mut line = json!({
         "bench": "ntt", "curve": C::ID.name(), "log2": log2, "direction": "forward", "order": "NR",
+        "coset": coset,
         "device_ms": device_ms.get(device_ms.len() / 2),
     });
     report_run(&mut line, gpu, &last);
@@ -525,10 +546,15 @@ pub struct Synthetic {
     pub setup: SetupReport,
 }
 
+/// Constraints of a circuit over a domain of 2^log2. The reduction adds rows for the public input:
+/// just below the power of two.
+pub fn below_power(log2: u32) -> usize {
+    (1usize << log2).saturating_sub(4).max(1)
+}
+
 /// The shape of a circuit whose domain is 2^log2.
 pub fn shape_of(log2: u32, density: f64) -> Shape {
-    // The reduction adds rows for the public input: just below the power of two.
-    Shape::new((1usize << log2).saturating_sub(4).max(1), density)
+    Shape::new(below_power(log2), density)
 }
 
 impl Synthetic {

@@ -1,13 +1,16 @@
 //! The commands.
 
-use super::args::{Command, Key, Prove, Raw, Selftest, Setup, Verify, VkeySource};
+use super::args::{Command, Key, Raw, Selftest, Setup, Verify, VkeySource};
+use super::prove::prove;
 use super::{Output, batch, engine, example, inspect, tune, write_stdout};
 use clap::CommandFactory;
-use groth16_gpu::error::{InputClass, InputError};
-use groth16_gpu::formats::output::{NewFile, commit_all};
-use groth16_gpu::formats::{self, FileKind, json, r1cs, wtns, zkey};
+use groth16_gpu::device::CacheFolder;
+use groth16_gpu::error::InputClass;
+use groth16_gpu::formats::output::NewFile;
+use groth16_gpu::formats::r1cs::{self, R1cs};
+use groth16_gpu::formats::{FileKind, KeyFile, json, prepared, zkey};
 use groth16_gpu::proving_key::ProvingKey;
-use groth16_gpu::trace::{self, Trace};
+use groth16_gpu::trace;
 use groth16_gpu::verify::verify;
 use groth16_gpu::{Error, Result};
 use serde_json::json;
@@ -23,8 +26,9 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Verify(args) => return verify_proof(&args, out),
         Command::Inspect(args) => inspect::inspect(&args, out)?,
         Command::ExportVkey { key, vkey } => export_vkey(&key, &vkey, out)?,
+        Command::Prepare { key, to } => prepare(&key, &to, out)?,
         Command::Setup(args) => setup(args, out)?,
-        Command::Example { dir, curve } => example::example(&dir, curve, out)?,
+        Command::Example(args) => example::example(&args, out)?,
         Command::Devices => engine::devices(out)?,
         Command::Selftest(args) => return selftest(&args, out),
         Command::Bench(args) => super::bench::run(args, out)?,
@@ -38,84 +42,41 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A proving key's file, opened, with the circuit that it may need.
+pub struct KeySource<'a> {
+    key: &'a Key,
+    circuit: Option<R1cs>,
+}
+
+impl<'a> KeySource<'a> {
+    pub fn new(key: &'a Key) -> Result<Self> {
+        let circuit = key.r1cs.as_deref().map(r1cs::read).transpose()?;
+        Ok(Self { key, circuit })
+    }
+
+    /// Opens it, whatever kind it is.
+    pub fn open(&self) -> Result<KeyFile<'_>> {
+        let key = self.key;
+        KeyFile::open(&key.path, self.circuit.as_ref()).map_err(|e| {
+            let hint = "a key of arkworks or bellman needs --r1cs FILE";
+            match e {
+                Error::Input(mut input)
+                    if key.r1cs.is_none()
+                        && input.class == InputClass::BadMagic
+                        && FileKind::of_file(&key.path).is_ok_and(|k| k == FileKind::Unknown) =>
+                {
+                    input.message = format!("{}; {hint}", input.message);
+                    Error::Input(input)
+                }
+                other => other,
+            }
+        })
+    }
+}
+
 /// Reads a proving key of any kind.
 pub fn read_key(key: &Key) -> Result<ProvingKey> {
-    let circuit = key.r1cs.as_deref().map(r1cs::read).transpose()?;
-    formats::read_proving_key(&key.path, circuit.as_ref(), key.check).map_err(|e| {
-        let hint = "a key of arkworks or bellman needs --r1cs FILE";
-        match e {
-            Error::Input(mut input)
-                if key.r1cs.is_none()
-                    && input.class == InputClass::BadMagic
-                    && FileKind::of_file(&key.path).is_ok_and(|k| k == FileKind::Unknown) =>
-            {
-                input.message = format!("{}; {hint}", input.message);
-                Error::Input(input)
-            }
-            other => other,
-        }
-    })
-}
-
-fn prove(args: &Prove, out: &Output) -> Result<()> {
-    check_order(&args.key.path, &args.witness)?;
-    check_outputs(args.outputs())?;
-
-    let witness = wtns::read(&args.witness)?;
-    let key = read_key(&args.key)?;
-    key.check_witness(&witness)
-        .map_err(|e| e.in_file(&args.witness))?;
-    if args.self_verify {
-        key.verifying_key()?;
-    }
-    // Nothing that was not asked for is done under a time limit.
-    let proof_log2 = args.deadline.is_none().then(|| log2_domain(&key));
-    let tuned = tune::tune(&args.device, key.curve, proof_log2, out)?;
-    if !out.json {
-        tuned.note(out);
-    }
-    let trace = args.trace.as_ref().map(|_| Trace::new());
-    let (proof, report) = engine::prove(args, &tuned.choice, &key, &witness, trace.clone(), out)
-        .map_err(|e| name_witness(e, &args.witness))?;
-
-    let mut outputs = vec![
-        (&args.proof, json::proof_to_json(&proof)?),
-        (&args.public, json::public_to_json(&proof.public_inputs)?),
-    ];
-    if let Some(path) = &args.report {
-        outputs.push((path, format!("{report:#}\n")));
-    }
-    // First, so that no proof is left behind if it can not be written.
-    if let (Some(trace), Some(path)) = (trace, &args.trace) {
-        trace.write(path)?;
-    }
-    let mut files = Vec::new();
-    for (path, text) in outputs {
-        let mut file = NewFile::create(path)?;
-        file.write(text.as_bytes())?;
-        files.push(file);
-    }
-    commit_all(files)?;
-    out.note(&format!(
-        "wrote {} and {}",
-        args.proof.display(),
-        args.public.display()
-    ));
-    let mut result = json!({
-        "proof": args.proof.display().to_string(),
-        "public": args.public.display().to_string(),
-        "verified": args.self_verify,
-        "report": report,
-    });
-    if !tuned.json.is_empty() {
-        result["tuning"] = tuned.json.into();
-    }
-    out.result(&result, "")
-}
-
-/// Its domain, as a power of two.
-pub fn log2_domain(key: &ProvingKey) -> u32 {
-    key.domain_size.max(1).ilog2()
+    KeySource::new(key)?.open()?.read(key.check)
 }
 
 /// Names the witness that does not satisfy the circuit.
@@ -144,25 +105,6 @@ pub fn check_outputs(outputs: Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Files tell what they are, so swapped arguments can be named.
-fn check_order(key: &Path, witness: &Path) -> Result<()> {
-    let (in_key, in_witness) = (FileKind::of_file(key)?, FileKind::of_file(witness)?);
-    if in_key == FileKind::Wtns && in_witness != FileKind::Wtns {
-        return Err(InputError::new(
-            InputClass::BadMagic,
-            format!(
-                "this is a witness, and {} is {}; the order is: prove KEY WITNESS [PROOF] [PUBLIC]",
-                witness.display(),
-                in_witness.describe()
-            ),
-        )
-        .file(key)
-        .offset(0)
-        .into());
-    }
-    Ok(())
-}
-
 /// An output argument that names a key, witness or circuit is a mistake.
 pub fn refuse_to_replace(output: &Path) -> Result<()> {
     let regular = std::fs::metadata(output).is_ok_and(|m| m.is_file());
@@ -170,13 +112,15 @@ pub fn refuse_to_replace(output: &Path) -> Result<()> {
         return Ok(());
     }
     match FileKind::of_file(output)? {
-        kind @ (FileKind::Zkey | FileKind::Wtns | FileKind::R1cs | FileKind::Ptau) => {
-            Err(Error::Usage(format!(
-                "{} is {}; refusing to overwrite it with an output",
-                output.display(),
-                kind.describe()
-            )))
-        }
+        kind @ (FileKind::Zkey
+        | FileKind::Prepared
+        | FileKind::Wtns
+        | FileKind::R1cs
+        | FileKind::Ptau) => Err(Error::Usage(format!(
+            "{} is {}; refusing to overwrite it with an output",
+            output.display(),
+            kind.describe()
+        ))),
         _ => Ok(()),
     }
 }
@@ -185,7 +129,7 @@ fn verify_proof(args: &Verify, out: &Output) -> Result<ExitCode> {
     let vkey = match &args.vkey {
         VkeySource::ProvingKey(key) => read_key(key)?.verifying_key()?,
         VkeySource::Json(path) => {
-            if FileKind::of_file(path)? == FileKind::Zkey {
+            if let FileKind::Zkey | FileKind::Prepared = FileKind::of_file(path)? {
                 return Err(Error::Usage(format!(
                     "{} is a proving key; pass it as --key {0}",
                     path.display()
@@ -220,6 +164,33 @@ fn export_vkey(key: &Key, vkey: &Path, out: &Output) -> Result<()> {
     file.commit()?;
     out.note(&format!("wrote {}", vkey.display()));
     out.result(&json!({ "vkey": vkey.display().to_string() }), "")
+}
+
+/// Writes a key in the form that loads fastest. What was checked to read it is remembered.
+fn prepare(key: &Key, to: &Path, out: &Output) -> Result<()> {
+    // An older one may be replaced.
+    if !FileKind::of_file(to).is_ok_and(|kind| kind == FileKind::Prepared) {
+        refuse_to_replace(to)?;
+    }
+    check_folder(to)?;
+    let source = KeySource::new(key)?;
+    let file = source.open()?;
+    let insecure = file.is_insecure();
+    let read = file.read(key.check)?;
+    prepared::prepare(&read, key.check, insecure, to, &CacheFolder::User)?;
+    out.note(&format!("wrote {}", to.display()));
+    let result = json!({
+        "key": to.display().to_string(),
+        "checked": key.check.name(),
+        "insecure": insecure,
+    });
+    out.result(&result, "")
+}
+
+/// Finds out before the work whether a file can be written.
+fn check_folder(output: &Path) -> Result<()> {
+    // Dropped at once.
+    NewFile::create(output).map(drop)
 }
 
 fn setup(args: Setup, out: &Output) -> Result<()> {

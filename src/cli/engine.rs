@@ -2,30 +2,35 @@
 //! setup and self-test.
 
 use super::Output;
-use super::args::{DeviceChoice, Prove, Selftest};
+use super::args::{DeviceChoice, Selftest};
 use groth16_gpu::curve::GpuCurve;
 use groth16_gpu::device::selector::{DeviceSelector, select};
-use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, Selected};
+use groth16_gpu::device::{Adapters, Device, DeviceInfo, DeviceOptions, Selected};
 use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::host::{JobPlace, job_bytes, key_bytes};
 use groth16_gpu::key_layout::KeyLayout;
-use groth16_gpu::proof::Proof;
 use groth16_gpu::proof_plan::{Planner, plan_room};
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::selftest::{self, SelftestReport};
 use groth16_gpu::setup::{SetupOptions, SetupReport, setup_bytes, setup_insecure_with};
-use groth16_gpu::trace::Trace;
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, ProofReport, Result, with_curve};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Opens the device asked for, or the CPU where that is allowed to take over.
 pub fn open(choice: &DeviceChoice) -> Result<Device> {
-    open_one(choice, &choice.selectors[0])
+    open_one(choice, &choice.selectors[0], &find(choice))
+}
+
+/// The adapters that a choice is among; none, and no driver loaded, if it is the CPU.
+pub fn find(choice: &DeviceChoice) -> Adapters {
+    match choice.selectors.iter().all(|s| *s == DeviceSelector::Cpu) {
+        true => Adapters::default(),
+        false => Adapters::find(),
+    }
 }
 
 /// How to open the devices asked for.
@@ -39,8 +44,12 @@ pub fn device_options(choice: &DeviceChoice) -> DeviceOptions {
     }
 }
 
-fn open_one(choice: &DeviceChoice, selector: &DeviceSelector) -> Result<Device> {
-    match Device::open_with(selector, &device_options(choice)) {
+fn open_one(
+    choice: &DeviceChoice,
+    selector: &DeviceSelector,
+    adapters: &Adapters,
+) -> Result<Device> {
+    match adapters.open(selector, &device_options(choice)) {
         Ok(Device::Cpu) if *selector == DeviceSelector::Auto && !choice.fallback => Err(
             Error::NoDevice("auto: no GPU, and --fallback never".to_owned()),
         ),
@@ -53,10 +62,10 @@ fn open_one(choice: &DeviceChoice, selector: &DeviceSelector) -> Result<Device> 
 }
 
 /// Opens all devices asked for.
-fn open_all(choice: &DeviceChoice) -> Result<Vec<Device>> {
+pub fn open_all(choice: &DeviceChoice, adapters: &Adapters) -> Result<Vec<Device>> {
     let mut devices: Vec<Device> = Vec::new();
     for selector in &choice.selectors {
-        let device = open_one(choice, selector)?;
+        let device = open_one(choice, selector, adapters)?;
         match &device {
             Device::Gpu(gpu) => {
                 let mut others = devices.iter().filter_map(Device::gpu);
@@ -74,17 +83,17 @@ fn open_all(choice: &DeviceChoice) -> Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// A prover for one key, on the devices asked for, whose proofs have what the key leaves of the
-/// host's limit.
+/// A prover for one key, whose proofs have what the key leaves of the host's limit.
 pub fn prover(
     choice: &DeviceChoice,
+    devices: Vec<Device>,
     key: &ProvingKey,
     witness: Option<&Witness>,
 ) -> Result<Prover> {
     let options = ProverOptions {
         host_limit: choice.host_limit.map(|l| l.saturating_sub(key_bytes(key))),
     };
-    let prover = Prover::with_options(open_all(choice)?, options);
+    let prover = Prover::with_options(devices, options);
     let needed = key_bytes(key) + prover.job_bytes(key, witness);
     match choice.host_limit {
         Some(available) if needed > available => Err(Error::OutOfMemory {
@@ -109,31 +118,6 @@ pub fn prove_options(
         options.fallback = Fallback::Cpu;
     }
     options
-}
-
-/// Proves on the devices of `choice`, and falls back to the CPU if the device fails and the options
-/// allow it. Returns the report as JSON.
-pub fn prove(
-    args: &Prove,
-    choice: &DeviceChoice,
-    key: &ProvingKey,
-    witness: &Witness,
-    trace: Option<Trace>,
-    out: &Output,
-) -> Result<(Proof, Value)> {
-    let prover = prover(choice, key, Some(witness))?;
-    let bar = progress_bar(out);
-    let mut options = prove_options(&args.device, args.self_verify, args.deadline);
-    options.trace = trace;
-    let drawn = bar.clone();
-    options.progress = Some(Arc::new(move |step: &str, done: f32| {
-        drawn.set_message(step.to_owned());
-        drawn.set_position((done * 100.0) as u64);
-    }));
-    let result = prover.prove(key, witness, &options);
-    bar.finish_and_clear();
-    let (proof, report) = result?;
-    Ok((proof, report_json(&report)?))
 }
 
 pub fn report_json(report: &ProofReport) -> Result<Value> {

@@ -1,11 +1,14 @@
-//! `example`: the bundled circuit with a witness and a development key, ready to prove.
+//! `example`: the bundled circuit, or one of any size, with a witness and a development key, ready
+//! to prove.
 
 use super::Output;
-use groth16_gpu::curve::CurveId;
-use groth16_gpu::example::{DEFAULT_DEPTH, merkle_membership, write_files};
-use groth16_gpu::formats::{json, output, r1cs, zkey};
+use super::args::Example;
+use super::bench::below_power;
+use groth16_gpu::example::{DEFAULT_DEPTH, merkle_membership};
+use groth16_gpu::formats::r1cs::R1cs;
+use groth16_gpu::formats::{json, output, r1cs, wtns, zkey};
 use groth16_gpu::setup::setup_insecure;
-use groth16_gpu::{Error, Result, with_curve};
+use groth16_gpu::{Error, Result, synthetic, with_curve};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +16,8 @@ use std::path::{Path, PathBuf};
 const LEAF: u64 = 123_456_789;
 
 /// Writes circuit, witness, key and verification key, and says what to run next.
-pub fn example(dir: &Path, curve: CurveId, out: &Output) -> Result<()> {
+pub fn example(args: &Example, out: &Output) -> Result<()> {
+    let (dir, curve) = (&args.dir, args.curve);
     let [circuit, witness, key, vkey] = [
         "circuit.r1cs",
         "witness.wtns",
@@ -21,8 +25,12 @@ pub fn example(dir: &Path, curve: CurveId, out: &Output) -> Result<()> {
         "verification_key.json",
     ]
     .map(|name| dir.join(name));
+    let (system, values) = with_curve!(curve, C => match args.log2 {
+        Some(log2) => synthetic::circuit::<C>(below_power(log2), args.density, 1),
+        None => merkle_membership::<C>(DEFAULT_DEPTH, LEAF),
+    });
     // A folder that holds this example already may be written again, and no other.
-    if !is_example(&circuit)
+    if !holds_example(&circuit, &system)
         && let Some(taken) = [&circuit, &witness, &key, &vkey]
             .iter()
             .find(|p| p.exists())
@@ -32,8 +40,9 @@ pub fn example(dir: &Path, curve: CurveId, out: &Output) -> Result<()> {
             taken.display()
         )));
     }
-    write_files(dir, curve, DEFAULT_DEPTH, LEAF)?;
-    let system = r1cs::read(&circuit)?;
+    std::fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
+    r1cs::write(&system, &circuit)?;
+    wtns::write(&values, &witness)?;
     let made = setup_insecure(&system)?;
     zkey::write(&made, &key, true)?;
     let text = json::verifying_key_to_json(&made.verifying_key()?)?;
@@ -61,9 +70,15 @@ pub fn example(dir: &Path, curve: CurveId, out: &Output) -> Result<()> {
         let words: Vec<String> = paths.iter().map(|p| shell(p)).collect();
         words.join(" ")
     });
+    let what = match args.log2 {
+        Some(_) => "A synthetic circuit".to_owned(),
+        None => format!(
+            "A member of a group of 2^{DEFAULT_DEPTH} shows that they belong to it, and not who \
+             they are"
+        ),
+    };
     let text = format!(
-        "A member of a group of 2^{DEFAULT_DEPTH} shows that they belong to it, and not who they \
-         are: {} constraints over {curve}.\nProve it, and verify the proof:\n\n  \
+        "{what}: {} constraints over {curve}.\nProve it, and verify the proof:\n\n  \
          {tool} prove {}\n  {tool} verify {}",
         system.n_constraints,
         files(&[&key, &witness, &proof, &public]),
@@ -72,11 +87,13 @@ pub fn example(dir: &Path, curve: CurveId, out: &Output) -> Result<()> {
     out.result(&result, if out.quiet { "" } else { &text })
 }
 
-/// Whether a file holds the example's circuit, over either curve.
-fn is_example(circuit: &Path) -> bool {
-    r1cs::read(circuit).is_ok_and(|mut found| {
+/// Whether a file holds this circuit, or the bundled one over either curve.
+fn holds_example(file: &Path, circuit: &R1cs) -> bool {
+    r1cs::read(file).is_ok_and(|mut found| {
         found.source = None;
-        found == with_curve!(found.curve, C => merkle_membership::<C>(DEFAULT_DEPTH, LEAF).0)
+        let bundled =
+            || with_curve!(found.curve, C => merkle_membership::<C>(DEFAULT_DEPTH, LEAF).0);
+        found == *circuit || found == bundled()
     })
 }
 

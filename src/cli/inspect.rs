@@ -1,9 +1,9 @@
 //! `inspect`: what a file holds.
 
 use super::args::{Inspect, Key};
-use super::commands::read_key;
+use super::commands::KeySource;
 use super::{Output, engine};
-use groth16_gpu::formats::{FileKind, json as snarkjs, r1cs, wtns, zkey};
+use groth16_gpu::formats::{FileKind, json as snarkjs, r1cs, wtns};
 use groth16_gpu::proving_key::{ProvingKey, QapReduction};
 use groth16_gpu::{Error, Result};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use std::path::Path;
 pub fn inspect(args: &Inspect, out: &Output) -> Result<()> {
     let path = &args.file.path;
     let mut description = match FileKind::of_file(path)? {
-        FileKind::Zkey => describe_key(&args.file, args)?,
+        FileKind::Zkey | FileKind::Prepared => describe_key(&args.file, args)?,
         FileKind::Unknown if args.file.r1cs.is_some() => describe_key(&args.file, args)?,
         FileKind::Wtns => describe_witness(path)?,
         FileKind::R1cs => describe_r1cs(path)?,
@@ -32,14 +32,20 @@ pub fn inspect(args: &Inspect, out: &Output) -> Result<()> {
 }
 
 fn describe_key(file: &Key, args: &Inspect) -> Result<Value> {
-    let key = read_key(file)?;
-    let is_zkey = FileKind::of_file(&file.path)? == FileKind::Zkey;
+    let source = KeySource::new(file)?;
+    let opened = source.open()?;
+    let (insecure, checked) = (opened.is_insecure(), opened.checked());
+    let key = opened.read(file.check)?;
     let reduction = match key.reduction {
         QapReduction::Circom => "circom",
         QapReduction::Libsnark => "libsnark",
     };
     let mut description = json!({
-        "kind": if is_zkey { "zkey" } else { "proving key" },
+        "kind": match FileKind::of_file(&file.path)? {
+            FileKind::Zkey => "zkey",
+            FileKind::Prepared => "prepared key",
+            _ => "proving key",
+        },
         "curve": key.curve.name(),
         "reduction": reduction,
         "wires": key.n_vars,
@@ -49,8 +55,11 @@ fn describe_key(file: &Key, args: &Inspect) -> Result<Value> {
         "bytes": query_bytes(&key),
         "infinities": infinities(&key),
         "has_verifying_key": key.ic.is_some(),
-        "insecure": is_zkey && zkey::is_insecure(&file.path)?,
+        "insecure": insecure,
     });
+    if let Some(level) = checked {
+        description["checked"] = level.name().into();
+    }
     description["plans"] = engine::memory_plans(&key, &args.device)?;
     Ok(description)
 }

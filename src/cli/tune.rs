@@ -5,7 +5,7 @@ use super::args::{DeviceChoice, Selftest};
 use super::engine::device_options;
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::device::selector::select;
-use groth16_gpu::device::{Device, DeviceInfo, DeviceOptions, Selected};
+use groth16_gpu::device::{Adapters, DeviceInfo, DeviceOptions, Selected};
 use groth16_gpu::selftest::SelftestReport;
 use groth16_gpu::tuning::{Measurement, Probe, TuningRecord, TuningSource, file, probe};
 use groth16_gpu::{Error, Result};
@@ -23,6 +23,15 @@ pub struct Tuned {
 }
 
 impl Tuned {
+    /// Nothing was measured.
+    pub fn nothing(choice: &DeviceChoice) -> Self {
+        Self {
+            choice: choice.clone(),
+            json: Vec::new(),
+            text: String::new(),
+        }
+    }
+
     /// Prints what was measured to stderr, where JSON does not have it.
     pub fn note(&self, out: &Output) {
         if !self.text.is_empty() {
@@ -36,30 +45,27 @@ fn on_file(info: &DeviceInfo, options: &DeviceOptions) -> Option<TuningRecord> {
     file::load(&options.cache.path()?, info)
 }
 
-/// Measures what `--retune` asks for. Without it, and before a proof over a domain of
-/// 2^`proof_log2`, a card that was not measured yet, in the one tier that it will be opened in: the
-/// kernels of another one can take minutes to compile, and the self-test compiles them anyway.
-/// Nothing is measured by itself on a software adapter, where compiling takes longer than a proof.
-///
-/// # Errors
-/// Those of [`probe`], under `--retune`.
-pub fn tune(
+/// Whether anything may have to be measured before a command.
+pub fn may_measure(choice: &DeviceChoice, proof_log2: Option<u32>) -> bool {
+    choice.retune || proof_log2.is_some_and(|log2| log2 >= WORTH_PROBING_LOG2)
+}
+
+/// What is to be measured before a command, and with which options: what `--retune` asks for.
+/// Without it, and before a proof over a domain of 2^`proof_log2`, a card that was not measured yet,
+/// in the one tier that it will be opened in: the kernels of another one can take minutes to
+/// compile, and the self-test compiles them anyway. Nothing is measured by itself on a software
+/// adapter, where compiling takes longer than a proof.
+pub fn due(
     choice: &DeviceChoice,
     curve: CurveId,
     proof_log2: Option<u32>,
-    out: &Output,
-) -> Result<Tuned> {
-    let mut tuned = Tuned {
-        choice: choice.clone(),
-        json: Vec::new(),
-        text: String::new(),
-    };
-    let by_itself = proof_log2.is_some_and(|log2| log2 >= WORTH_PROBING_LOG2);
-    if !choice.retune && !by_itself {
-        return Ok(tuned);
+    adapters: &Adapters,
+) -> Vec<(DeviceInfo, DeviceOptions)> {
+    if !may_measure(choice, proof_log2) {
+        return Vec::new();
     }
-    let found = Device::list();
-    let mut rows = Vec::new();
+    let found = adapters.list();
+    let mut rows: Vec<usize> = Vec::new();
     for selector in &choice.selectors {
         // Opening it says what is wrong with a selector.
         if let Ok(Selected::Gpu(row)) = select(selector, &found)
@@ -68,10 +74,7 @@ pub fn tune(
             rows.push(row);
         }
     }
-    if choice.retune && rows.is_empty() {
-        out.note("--retune: no GPU to measure; the CPU path leaves nothing to choose");
-    }
-    let mut records = Vec::new();
+    let mut due = Vec::new();
     for info in rows.into_iter().map(|row| &found[row]) {
         let mut options = device_options(choice);
         if !choice.retune {
@@ -85,8 +88,31 @@ pub fn tune(
             }
             options.word_tier = Some(tier);
         }
+        due.push((info.clone(), options));
+    }
+    due
+}
+
+/// Measures what is [`due`].
+///
+/// # Errors
+/// Those of [`probe`], under `--retune`.
+pub fn tune(
+    choice: &DeviceChoice,
+    curve: CurveId,
+    proof_log2: Option<u32>,
+    adapters: &Adapters,
+    out: &Output,
+) -> Result<Tuned> {
+    let mut tuned = Tuned::nothing(choice);
+    let due = due(choice, curve, proof_log2, adapters);
+    if choice.retune && due.is_empty() {
+        out.note("--retune: no GPU to measure; the CPU path leaves nothing to choose");
+    }
+    let mut records = Vec::new();
+    for (info, options) in &due {
         out.note(&format!("measuring {info}"));
-        match probe(info, &options, curve, &mut |_| {}) {
+        match probe(info, options, curve, &mut |_| {}) {
             Ok(probe) => {
                 tuned.json.push(json!(probe));
                 tuned.text += &table(&probe);

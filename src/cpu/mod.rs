@@ -22,9 +22,16 @@ use zeroize::Zeroize;
 /// Name of this backend in reports.
 pub const BACKEND: &str = "cpu";
 
-/// Wires above which the five sums run one after another: each then keeps all threads busy by
-/// itself, and only one holds decoded points.
+/// Wires above which the five sums run one after another on few threads: each then keeps all of
+/// them busy by itself, and only one holds decoded points.
 const MAX_CONCURRENT_SUMS: usize = 1 << 18;
+/// Threads that one sum keeps busy: its 16 or 17 windows make no even load for more.
+const FEW_THREADS: usize = 4;
+
+/// Whether the five sums run at once.
+fn concurrent(n_vars: usize) -> bool {
+    n_vars <= MAX_CONCURRENT_SUMS || rayon::current_num_threads() > FEW_THREADS
+}
 
 /// The five sums of a proof, before blinding ([Groth 2016](https://eprint.iacr.org/2016/260), §3.2).
 ///
@@ -79,7 +86,7 @@ pub fn working_bytes<C: GpuCurve>(key: &ProvingKey) -> u64 {
         g1(key.n_vars),
         g1(key.n_vars.saturating_sub(key.n_public + 1)),
     ];
-    let terms = if key.n_vars <= MAX_CONCURRENT_SUMS {
+    let terms = if concurrent(key.n_vars) {
         sums.iter().sum::<u64>()
     } else {
         sums.into_iter().max().unwrap_or(0)
@@ -148,7 +155,7 @@ fn five_sums<C: GpuCurve>(
             .check()
             .and_then(|()| msm::msm_g1_field::<C>(&key.h_query, h))
     };
-    let (b_g2, (h, (a, (b_g1, l)))) = if key.n_vars <= MAX_CONCURRENT_SUMS {
+    let (b_g2, (h, (a, (b_g1, l)))) = if concurrent(key.n_vars) {
         rayon::join(b_g2, || {
             rayon::join(h, || rayon::join(a, || rayon::join(b_g1, l)))
         })

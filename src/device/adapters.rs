@@ -1,8 +1,12 @@
 //! The adapters that wgpu finds, as rows to choose from.
 
 use crate::device::allocator::ALIGNMENT;
-use crate::device::selector::{Backend, DeviceInfo, DeviceType, one_row_per_card};
-use crate::device::wgpu::device_memory;
+use crate::device::selector::{
+    Backend, DeviceInfo, DeviceSelector, DeviceType, Selected, one_row_per_card, select,
+};
+use crate::device::wgpu::{GpuDevice, device_memory};
+use crate::device::{Device, DeviceOptions};
+use crate::error::Result;
 use crate::kernels::WordTier;
 
 /// Storage bindings that every kernel may rely on.
@@ -12,9 +16,57 @@ const MIN_WORKGROUP_BYTES: u32 = 16 << 10;
 /// Bindings from here on up are silently wrong on some drivers (wgpu#6221, #10305).
 const MAX_BINDING: u64 = (1 << 31) - ALIGNMENT;
 /// One adapter with its row.
+#[derive(Clone)]
 pub(super) struct Candidate {
     pub info: DeviceInfo,
     pub adapter: ::wgpu::Adapter,
+}
+
+/// The adapters of this machine as found at one time. Looking for them loads every driver, which can
+/// take tenths of a second, so that who lists devices and opens some looks once.
+#[derive(Default)]
+pub struct Adapters(Vec<Candidate>);
+
+impl Adapters {
+    /// Looks for them.
+    pub fn find() -> Self {
+        Self(candidates())
+    }
+
+    /// One row per physical card, software adapters included.
+    pub fn list(&self) -> Vec<DeviceInfo> {
+        self.0.iter().map(|c| c.info.clone()).collect()
+    }
+
+    /// As [`Device::open_with`], among these.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self, selector: &DeviceSelector, options: &DeviceOptions) -> Result<Device> {
+        if *selector == DeviceSelector::Cpu {
+            return Ok(Device::Cpu);
+        }
+        match select(selector, &self.list())? {
+            Selected::Cpu { note } => {
+                if let Some(note) = note {
+                    log::warn!("{note}");
+                }
+                Ok(Device::Cpu)
+            }
+            Selected::Gpu(row) => {
+                let candidate = self.0[row].clone();
+                GpuDevice::open_candidate(candidate, options).map(Device::Gpu)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Adapters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|c| &c.info))
+            .finish()
+    }
 }
 
 /// All adapters that can run the kernels, one per physical card.

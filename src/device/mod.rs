@@ -23,6 +23,7 @@ mod staging;
 mod submission;
 mod wgpu;
 
+pub use adapters::Adapters;
 pub use arena::{ArenaReport, ResidentBuffer};
 pub use execute::{Progress, RunOptions};
 pub use kept::{KeptPart, KeptParts};
@@ -147,25 +148,12 @@ impl Device {
         if *selector == DeviceSelector::Cpu {
             return Ok(Self::Cpu);
         }
-        let mut candidates = adapters::candidates();
-        let rows: Vec<DeviceInfo> = candidates.iter().map(|c| c.info.clone()).collect();
-        match selector::select(selector, &rows)? {
-            Selected::Cpu { note } => {
-                if let Some(note) = note {
-                    log::warn!("{note}");
-                }
-                Ok(Self::Cpu)
-            }
-            Selected::Gpu(row) => {
-                let candidate = candidates.swap_remove(row);
-                GpuDevice::open_candidate(candidate, options).map(Self::Gpu)
-            }
-        }
+        Adapters::find().open(selector, options)
     }
 
     /// The devices of this machine, one row per physical card, software adapters included.
     pub fn list() -> Vec<DeviceInfo> {
-        adapters::candidates().into_iter().map(|c| c.info).collect()
+        Adapters::find().list()
     }
 
     /// The GPU, if it is one.

@@ -69,6 +69,8 @@ pub struct Pipelines {
     compiled: Mutex<HashMap<(Kernel, CurveId, usize), Arc<Compiled>>>,
     cache: Option<(::wgpu::PipelineCache, PathBuf)>,
     unsaved: AtomicBool,
+    /// Digest of what the cache's file holds.
+    on_file: Mutex<Option<[u8; DIGEST]>>,
 }
 
 impl Pipelines {
@@ -81,8 +83,10 @@ impl Pipelines {
         checked: bool,
         cache_file: Option<PathBuf>,
     ) -> Self {
+        let mut on_file = None;
         let cache = cache_file.and_then(|file| {
             let data = read_cache(&file);
+            on_file = data.as_deref().map(digest);
             let cache = scoped(&device, || new_pipeline_cache(&device, data.as_deref()));
             match cache {
                 Ok(cache) => Some((cache, file)),
@@ -101,6 +105,7 @@ impl Pipelines {
             compiled: Mutex::default(),
             cache,
             unsaved: AtomicBool::new(false),
+            on_file: Mutex::new(on_file),
         }
     }
 
@@ -196,18 +201,24 @@ impl Pipelines {
         })
     }
 
-    /// Compiles many kernels on all cores. `progress` gets the number done so far.
+    /// Compiles many kernels on all cores. `progress` gets the number done so far; once it returns
+    /// an error, no more are begun.
     ///
     /// # Errors
-    /// The first error of [`Self::get`]; the others are compiled all the same.
+    /// The first error of [`Self::get`], of which the others are compiled all the same, or of
+    /// `progress`.
     pub fn precompile(
         &self,
         kernels: &[(Kernel, CurveId)],
-        progress: &(dyn Fn(usize) + Sync),
+        progress: &(dyn Fn(usize) -> Result<()> + Sync),
     ) -> Result<()> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failed = Mutex::new(None);
+        let fail = |error| {
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert(error);
+        };
         std::thread::scope(|scope| {
             for _ in 0..threads.min(kernels.len()) {
                 scope.spawn(|| {
@@ -215,10 +226,12 @@ impl Pipelines {
                         kernels.get(next.fetch_add(1, Ordering::Relaxed))
                     {
                         if let Err(error) = self.get(kernel, curve) {
-                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                            failed.get_or_insert(error);
+                            fail(error);
                         }
-                        progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                        if let Err(error) = progress(done.fetch_add(1, Ordering::Relaxed) + 1) {
+                            next.store(kernels.len(), Ordering::Relaxed);
+                            fail(error);
+                        }
                     }
                 });
             }
@@ -228,7 +241,7 @@ impl Pipelines {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Writes the cache file if something was compiled since the last time.
+    /// Writes the cache file if something was compiled since the last time that was not in it.
     pub fn save(&self) {
         let Some((cache, file)) = &self.cache else {
             return;
@@ -236,10 +249,17 @@ impl Pipelines {
         if !self.unsaved.swap(false, Ordering::Relaxed) {
             return;
         }
-        if let Some(data) = cache.get_data()
-            && let Err(error) = write_cache(file, &data)
-        {
-            log::warn!("{}: pipeline cache not written: {error}", file.display());
+        let Some(data) = cache.get_data() else {
+            return;
+        };
+        let new = Some(digest(&data));
+        let mut on_file = self.on_file.lock().unwrap_or_else(PoisonError::into_inner);
+        if *on_file == new {
+            return;
+        }
+        match write_cache(file, &data) {
+            Ok(()) => *on_file = new,
+            Err(error) => log::warn!("{}: pipeline cache not written: {error}", file.display()),
         }
     }
 }
@@ -270,6 +290,10 @@ pub fn cache_file(folder: &Path, info: &::wgpu::AdapterInfo) -> Option<PathBuf> 
 }
 
 const DIGEST: usize = 32;
+
+fn digest(data: &[u8]) -> [u8; DIGEST] {
+    Sha256::digest(data).into()
+}
 
 /// The driver trusts this data, so a damaged file must not reach it: a digest stands in front.
 fn read_cache(file: &Path) -> Option<Vec<u8>> {

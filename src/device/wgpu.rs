@@ -526,13 +526,14 @@ impl GpuDevice {
     }
 
     /// Compiles kernels ahead of their first use, on all cores; `progress` gets the number done.
+    /// Its error ends the call after what is being compiled.
     ///
     /// # Errors
-    /// [`Error::DeviceFault`] if the driver refuses one.
+    /// [`Error::DeviceFault`] if the driver refuses one, else what `progress` returned.
     pub fn precompile(
         &self,
         kernels: &[(Kernel, CurveId)],
-        progress: &(dyn Fn(usize) + Sync),
+        progress: &(dyn Fn(usize) -> Result<()> + Sync),
     ) -> Result<()> {
         self.pipelines.precompile(kernels, progress)
     }

@@ -5,7 +5,7 @@ use super::r1cs::{R1cs, R1csMatrix};
 use crate::curve::{CurveId, GpuCurve};
 use crate::domain::RootConvention;
 use crate::error::{InputClass, InputError, Result};
-use crate::proving_key::{Matrix, ProvingKey, QapReduction, g1_to_raw, g2_to_raw};
+use crate::proving_key::{KeyShape, Matrix, ProvingKey, QapReduction, g1_to_raw, g2_to_raw};
 use crate::with_curve;
 use ark_ec::models::short_weierstrass::{Affine, SWCurveConfig};
 use ark_ff::FftField;
@@ -324,6 +324,21 @@ pub(crate) fn assemble(points: Points, r1cs: &R1cs, source: Option<&Path>) -> Re
         b_g2_query: points.b_g2.into(),
         l_query: points.l.into(),
         h_query: points.h.into(),
+    })
+}
+
+/// The shape of the key of a circuit.
+///
+/// # Errors
+/// `bad_section` if the circuit is too large for the field's domains.
+pub(crate) fn shape(r1cs: &R1cs, source: &Path) -> Result<KeyShape> {
+    Ok(KeyShape {
+        source: Some(source.to_owned()),
+        curve: r1cs.curve,
+        reduction: QapReduction::Libsnark,
+        n_vars: r1cs.n_wires,
+        n_public: r1cs.n_public(),
+        domain_size: domain_size(r1cs).map_err(|e| e.in_file(source))?,
     })
 }
 

@@ -7,17 +7,19 @@ pub mod ark;
 pub mod bellman;
 pub mod binfile;
 pub mod json;
+mod key_file;
 mod libsnark;
 pub mod output;
+pub mod prepared;
 pub mod r1cs;
 pub mod wtns;
 pub mod zkey;
 mod zkey_rows;
 
 use crate::bytes::Bytes;
-use crate::curve::CurveId;
 use crate::error::{Error, Result};
 use crate::proving_key::{KeyCheck, ProvingKey};
+pub use key_file::KeyFile;
 use memmap2::Mmap;
 use r1cs::R1cs;
 use std::fs::File;
@@ -34,6 +36,8 @@ pub enum FileKind {
     R1cs,
     /// Powers of tau.
     Ptau,
+    /// Prepared proving key.
+    Prepared,
     /// A JSON object: proof or verification key.
     JsonObject,
     /// A JSON array: public inputs.
@@ -50,6 +54,7 @@ impl FileKind {
             Some(b"wtns") => return Self::Wtns,
             Some(b"r1cs") => return Self::R1cs,
             Some(b"ptau") => return Self::Ptau,
+            Some(start) if start == prepared::MAGIC => return Self::Prepared,
             _ => {}
         }
         let head = &bytes[..bytes.len().min(64)];
@@ -72,6 +77,7 @@ impl FileKind {
             Self::Wtns => "a witness (.wtns)",
             Self::R1cs => "a constraint system (.r1cs)",
             Self::Ptau => "a powers-of-tau file (.ptau)",
+            Self::Prepared => "a prepared proving key",
             Self::JsonObject => "a JSON object (a proof or verification key)",
             Self::JsonArray => "a JSON array (public inputs)",
             Self::Unknown => "of no kind that has a magic number",
@@ -102,31 +108,12 @@ pub fn map_file(path: &Path) -> Result<Bytes> {
     Ok(Bytes::mapped(map))
 }
 
-/// Reads a proving key of any kind: a `.zkey` by its magic number; keys without one, arkworks' and
-/// bellman's, as the encoding whose lengths agree, for the circuit `r1cs`.
+/// Reads a proving key of any kind ([`KeyFile`]).
 ///
 /// # Errors
-/// Those of the readers; `bad_magic` for a file of another kind, or one without a magic number when
-/// there is no `r1cs`.
+/// Those of [`KeyFile::open`] and [`KeyFile::read`].
 pub fn read_proving_key(path: &Path, r1cs: Option<&R1cs>, level: KeyCheck) -> Result<ProvingKey> {
-    let bytes = map_file(path)?;
-    let r1cs = match (FileKind::detect(&bytes), r1cs) {
-        (FileKind::Unknown, Some(r1cs)) => r1cs,
-        // Also for files of other kinds: the reader says what they are.
-        _ => return ProvingKey::from_zkey_checked(path, level),
-    };
-    let mut encodings = vec![ark::UNCOMPRESSED, ark::COMPRESSED];
-    if r1cs.curve == CurveId::Bls12_381 {
-        encodings.push(bellman::PARAMETERS);
-    }
-    let (encoding, layout) = libsnark::best_layout(&encodings, &bytes, path, r1cs)?;
-    let key = if encoding == bellman::PARAMETERS {
-        bellman::decode(&bytes, &layout, path, r1cs)?
-    } else {
-        ark::decode(&bytes, &layout, path, r1cs)?
-    };
-    key.check(level)?;
-    Ok(key)
+    KeyFile::open(path, r1cs)?.read(level)
 }
 
 /// Little-endian u32 at the start of `bytes`, which must have four.

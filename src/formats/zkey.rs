@@ -49,54 +49,88 @@ pub const INSECURE_SECTION: u32 = 0x6465_7630;
 /// Those of [`BinFile::open`]; `unsupported_protocol`, `unsupported_curve`, `missing_section`,
 /// `bad_section` for sizes that do not agree, `bad_coefficient`, `bad_scalar`.
 pub fn read(path: &Path) -> Result<ProvingKey> {
-    let file = BinFile::open(path, FileKind::Zkey, VERSION)?;
-    check_protocol(&file)?;
-    let header = read_header(&file)?;
-    check_sizes(&file, &header)?;
-    // Only now: a wrong length makes the sections behind it look cut off.
-    file.finish()?;
-    let points = |id, what| file.require(id, what).map(|s| s.bytes.clone());
-    let coefficients = file.require(4, "coefficients")?;
-    let (a_query, b_g1_query) = (points(5, "A query")?, points(6, "B query in G1")?);
-    let (b_g2_query, l_query) = (points(7, "B query in G2")?, points(8, "C query")?);
-    let h_query = points(9, "H query")?;
-    let [a, b] = read_matrices(coefficients, &header)?;
-    if file.section(INSECURE_SECTION).is_some() {
-        log::warn!(
-            "{}: made by one party for development; whoever made it can forge proofs",
-            path.display()
-        );
-    }
-    let [alpha_g1, beta_g1, beta_g2, gamma_g2, delta_g1, delta_g2] = header.points;
+    let file = OpenZkey::open(path)?;
+    let [a, b] = file.matrices()?;
     Ok(ProvingKey {
-        curve: header.curve,
-        reduction: QapReduction::Circom,
-        roots: RootConvention::Snarkjs,
-        source: Some(path.to_owned()),
-        n_vars: header.n_vars as usize,
-        n_public: header.n_public as usize,
-        domain_size: header.domain_size as usize,
         a: Arc::new(a),
         b: Arc::new(b),
-        alpha_g1,
-        beta_g1,
-        beta_g2,
-        gamma_g2,
-        delta_g1,
-        delta_g2,
-        ic: file.section(3).map(|s| s.bytes.clone()),
-        a_query,
-        b_g1_query,
-        b_g2_query,
-        l_query,
-        h_query,
+        ..file.key
     })
 }
 
-/// Whether the file carries [`INSECURE_SECTION`].
-pub fn is_insecure(path: &Path) -> Result<bool> {
-    let file = BinFile::open(path, FileKind::Zkey, VERSION)?;
-    Ok(file.section(INSECURE_SECTION).is_some())
+/// A file whose header and sizes are checked, not yet its contents.
+pub(crate) struct OpenZkey {
+    /// The key without its matrices.
+    pub key: ProvingKey,
+    /// Whether it carries [`INSECURE_SECTION`].
+    pub insecure: bool,
+    header: Header,
+    coefficients: Section,
+}
+
+impl OpenZkey {
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = BinFile::open(path, FileKind::Zkey, VERSION)?;
+        check_protocol(&file)?;
+        let header = read_header(&file)?;
+        check_sizes(&file, &header)?;
+        // Only now: a wrong length makes the sections behind it look cut off.
+        file.finish()?;
+        let points = |id, what| file.require(id, what).map(|s| s.bytes.clone());
+        let coefficients = file.require(4, "coefficients")?.clone();
+        let (a_query, b_g1_query) = (points(5, "A query")?, points(6, "B query in G1")?);
+        let (b_g2_query, l_query) = (points(7, "B query in G2")?, points(8, "C query")?);
+        let h_query = points(9, "H query")?;
+        let insecure = file.section(INSECURE_SECTION).is_some();
+        if insecure {
+            warn_insecure(path);
+        }
+        let [alpha_g1, beta_g1, beta_g2, gamma_g2, delta_g1, delta_g2] = header.points.clone();
+        let key = ProvingKey {
+            curve: header.curve,
+            reduction: QapReduction::Circom,
+            roots: RootConvention::Snarkjs,
+            source: Some(path.to_owned()),
+            n_vars: header.n_vars as usize,
+            n_public: header.n_public as usize,
+            domain_size: header.domain_size as usize,
+            a: Arc::default(),
+            b: Arc::default(),
+            alpha_g1,
+            beta_g1,
+            beta_g2,
+            gamma_g2,
+            delta_g1,
+            delta_g2,
+            ic: file.section(3).map(|s| s.bytes.clone()),
+            a_query,
+            b_g1_query,
+            b_g2_query,
+            l_query,
+            h_query,
+        };
+        Ok(Self {
+            key,
+            insecure,
+            header,
+            coefficients,
+        })
+    }
+
+    /// A and B. What of the file they come from is not needed in memory any more.
+    pub fn matrices(&self) -> Result<[Matrix; 2]> {
+        let matrices = read_matrices(&self.coefficients, &self.header);
+        self.coefficients.bytes.release();
+        matrices
+    }
+}
+
+/// Warns of a key in which nobody should trust.
+pub(crate) fn warn_insecure(path: &Path) {
+    log::warn!(
+        "{}: made by one party for development; whoever made it can forge proofs",
+        path.display()
+    );
 }
 
 struct Header {

@@ -256,7 +256,7 @@ impl<'a, C: GpuCurve> Prober<'a, C> {
         let kernels = Kernel::ALL.into_iter().filter(of_sums);
         let kernels: Vec<_> = kernels.map(|k| (k, C::ID)).collect();
         // A refused kernel is the failure of the ways that need it.
-        let _ = gpu.precompile(&kernels, &|_| {});
+        let _ = gpu.precompile(&kernels, &|_| Ok(()));
         self.compile_ms += milliseconds(start);
         self.gpu = Some(gpu.clone());
         Ok(gpu)

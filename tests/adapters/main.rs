@@ -12,6 +12,7 @@ mod common;
 mod corpus;
 mod groth16;
 mod regression;
+mod reports;
 mod selftest;
 mod setup;
 mod tables;
@@ -28,6 +29,7 @@ fn main() {
         tuning::trials(&adapters),
         tables::trials(&adapters),
         setup::trials(&devices, &adapters),
+        reports::trials(&adapters),
         cases::trials(&devices),
         groth16::trials(&devices),
     ]

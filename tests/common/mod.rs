@@ -71,7 +71,7 @@ impl TestDevice {
             let both = |k: &Kernel| CurveId::ALL.map(|curve| (*k, curve));
             let kernels: Vec<_> = kernels.iter().flat_map(both).collect();
             // What is wrong shows in the tests.
-            let _ = self.gpu.precompile(&kernels, &|_| {});
+            let _ = self.gpu.precompile(&kernels, &|_| Ok(()));
         });
     }
 }

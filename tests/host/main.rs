@@ -9,4 +9,5 @@ mod cli;
 mod corpus;
 mod formats;
 mod libsnark_keys;
+mod prepared;
 mod prover;

@@ -97,7 +97,7 @@ fn last_limb(text: &str) -> Option<(usize, usize)> {
     found
 }
 
-/// Small proofs have few pairs and no tables, keys are made by a setup, and none runs the kernels that are there for tests.
+/// Small proofs have few pairs, no tables and no vector in parts, keys are made by a setup, and none runs the kernels that are there for tests.
 fn used_by_proofs(kernel: Kernel) -> bool {
     !matches!(
         kernel,
@@ -111,6 +111,7 @@ fn used_by_proofs(kernel: Kernel) -> bool {
             | Kernel::MsmPairSumsG2
             | Kernel::MsmTableG1
             | Kernel::MsmTableG2
+            | Kernel::NttSplit
             | Kernel::FixedBaseEntries
             | Kernel::PointsExportAffine
     )
