@@ -3,6 +3,7 @@
 use memmap2::Mmap;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// Cheap to clone; keeps the mapping alive.
 #[derive(Clone)]
@@ -15,6 +16,7 @@ pub struct Bytes {
 enum Source {
     Mapped(Arc<Mmap>),
     Owned(Arc<Vec<u8>>),
+    Secret(Arc<Zeroizing<Vec<u8>>>),
 }
 
 impl Bytes {
@@ -26,11 +28,19 @@ impl Bytes {
             range,
         }
     }
+    /// Bytes that are wiped when nobody has them any more.
+    pub fn secret(bytes: Zeroizing<Vec<u8>>) -> Self {
+        let range = 0..bytes.len();
+        Self {
+            source: Source::Secret(Arc::new(bytes)),
+            range,
+        }
+    }
     /// Where these bytes start in their file; `None` for owned bytes.
     pub fn file_offset(&self) -> Option<u64> {
         match &self.source {
             Source::Mapped(_) => Some(self.range.start as u64),
-            Source::Owned(_) => None,
+            Source::Owned(_) | Source::Secret(_) => None,
         }
     }
     /// Takes mapped bytes out of this process' memory, except for pages that they share with other
@@ -93,6 +103,7 @@ impl Deref for Bytes {
         let all: &[u8] = match &self.source {
             Source::Mapped(m) => m,
             Source::Owned(v) => v,
+            Source::Secret(v) => v,
         };
         &all[self.range.clone()]
     }

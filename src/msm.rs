@@ -17,11 +17,15 @@
 //! One sort serves every query over the same scalars.
 
 mod finish;
+mod fixed_base;
 mod geometry;
 mod pairs;
 mod tables;
 
 pub use self::finish::{finish_g1, finish_g2, scalar_bits};
+pub use self::fixed_base::{
+    FixedBaseWindows, record_fixed_base_entries, record_fixed_base_table, record_multiples,
+};
 pub use self::geometry::{Geometry, Group};
 pub use self::tables::record_tables;
 

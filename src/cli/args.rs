@@ -52,6 +52,7 @@ enum RawCommand {
     /// Write a key in the form that loads fastest, checked once
     Prepare(RawPrepare),
     /// Make a one-party key for development; whoever makes it can forge proofs
+    #[command(mut_arg("tables", |a| a.hide(true)))]
     Setup(RawSetup),
     /// Write an example to try: a circuit (of 9,986 constraints, or of any size), a witness, and a
     /// development key
@@ -154,6 +155,8 @@ struct RawSetup {
     /// Required: says that you know that such a key proves nothing to others
     #[arg(long)]
     insecure: bool,
+    #[command(flatten)]
+    device: RawDevice,
 }
 
 #[derive(Debug, Args)]
@@ -232,7 +235,7 @@ pub enum Command {
     Inspect(Inspect),
     ExportVkey { key: Key, vkey: PathBuf },
     Prepare { key: Key, to: PathBuf },
-    Setup { r1cs: PathBuf, key: PathBuf },
+    Setup(Setup),
     Example(Example),
     Devices,
     Selftest(Selftest),
@@ -295,6 +298,13 @@ pub struct Verify {
 pub enum VkeySource {
     Json(PathBuf),
     ProvingKey(Key),
+}
+
+#[derive(Debug)]
+pub struct Setup {
+    pub r1cs: PathBuf,
+    pub key: PathBuf,
+    pub device: DeviceChoice,
 }
 
 #[derive(Debug)]
@@ -371,10 +381,11 @@ impl Raw {
                     raw.key.display()
                 )));
             }
-            RawCommand::Setup(raw) => Command::Setup {
+            RawCommand::Setup(raw) => Command::Setup(Setup {
                 r1cs: raw.r1cs,
                 key: raw.key,
-            },
+                device: raw.device.resolve()?,
+            }),
             RawCommand::Example(raw) => Command::Example(Example {
                 curve: curve(&raw.curve)?,
                 dir: raw.dir,

@@ -20,10 +20,11 @@ use groth16_gpu::msm::{self, Group};
 use groth16_gpu::ntt::{Finish, Order, PowerBuffers, PowerTable, ResidentRoots, record_transform};
 use groth16_gpu::parts::Parts;
 use groth16_gpu::proving_key::{ProvingKey, g1_to_raw, g2_to_raw};
-use groth16_gpu::setup::setup_insecure;
+use groth16_gpu::setup::SetupReport;
+use groth16_gpu::synthetic::{self, Shape};
 use groth16_gpu::trace::Trace;
 use groth16_gpu::witness::Witness;
-use groth16_gpu::{Error, Result, cpu, synthetic, with_curve};
+use groth16_gpu::{Error, Result, cpu, with_curve};
 use rand::{SeedableRng, rngs::StdRng};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -49,9 +50,9 @@ pub enum RawBench {
 pub struct Common {
     #[arg(long, default_value = "bls12_381")]
     curve: String,
-    /// Sizes, as log2: 22 or 16..26
-    #[arg(long, value_name = "N|A..B", default_value = "16")]
-    log2: String,
+    /// Sizes, as log2: 22 or 16..26 [default: 16]
+    #[arg(long, value_name = "N|A..B")]
+    log2: Option<String>,
     /// Write what ran when as Chrome trace events, and as a picture to FILE.svg
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -168,9 +169,13 @@ impl RawBench {
                 .filter(|n| (1..=28).contains(n))
                 .ok_or_else(|| Error::Usage(format!("--log2 {text}: a size from 1 to 28")))
         };
-        let sizes = match common.log2.split_once("..") {
+        let log2 = common.log2.as_deref().unwrap_or(match &what {
+            What::Prove(proofs) => proofs.default_log2(),
+            _ => "16",
+        });
+        let sizes = match log2.split_once("..") {
             Some((a, b)) => number(a)?..=number(b)?,
-            None => number(&common.log2)?..=number(&common.log2)?,
+            None => number(log2)?..=number(log2)?,
         };
         if sizes.is_empty() {
             let (a, b) = (sizes.start(), sizes.end());
@@ -530,15 +535,50 @@ fn bench_ntt<C: GpuCurve>(
     Ok(line)
 }
 
-/// Constraints of a circuit over a domain of 2^log2. The reduction adds rows for the public input:
-/// just below the power of two.
-pub fn below_power(log2: u32) -> usize {
-    (1usize << log2).saturating_sub(4).max(1)
+/// A synthetic circuit's key and witness.
+pub struct Synthetic {
+    pub key: ProvingKey,
+    pub witness: Witness,
+    pub shape: Shape,
+    /// Making the circuit, and the key.
+    pub circuit_ms: f64,
+    pub setup_ms: f64,
+    pub setup: SetupReport,
 }
 
-/// A key whose domain is 2^log2, a witness for it, and the number of constraints.
-pub fn synthetic_key<C: GpuCurve>(log2: u32, density: f64) -> Result<(ProvingKey, Witness, usize)> {
-    let constraints = below_power(log2);
-    let (circuit, witness) = synthetic::circuit::<C>(constraints, density, 1);
-    Ok((setup_insecure(&circuit)?, witness, constraints))
+/// The shape of a circuit whose domain is 2^log2.
+pub fn shape_of(log2: u32, density: f64) -> Shape {
+    // The reduction adds rows for the public input: just below the power of two.
+    Shape::new((1usize << log2).saturating_sub(4).max(1), density)
+}
+
+impl Synthetic {
+    /// Made on the device of `choice`, within the largest of `vram_limits`.
+    pub fn new<C: GpuCurve>(
+        shape: Shape,
+        choice: &DeviceChoice,
+        vram_limits: &[Option<u64>],
+    ) -> Result<Self> {
+        let unlimited = vram_limits.contains(&None);
+        let largest = vram_limits.iter().flatten().max().copied();
+        let choice = DeviceChoice {
+            vram_limit: largest.filter(|_| !unlimited),
+            // The limit is for proofs.
+            host_limit: None,
+            ..choice.clone()
+        };
+        let ms = |since: Instant| since.elapsed().as_secs_f64() * 1e3;
+        let start = Instant::now();
+        let (circuit, witness) = synthetic::circuit_of::<C>(shape, 1);
+        let (circuit_ms, start) = (ms(start), Instant::now());
+        let (key, setup) = engine::setup(circuit, &choice)?;
+        Ok(Self {
+            key,
+            witness,
+            shape,
+            circuit_ms,
+            setup_ms: ms(start),
+            setup,
+        })
+    }
 }

@@ -1,6 +1,6 @@
 //! The commands.
 
-use super::args::{Command, Key, Raw, Selftest, Verify, VkeySource};
+use super::args::{Command, Key, Raw, Selftest, Setup, Verify, VkeySource};
 use super::prove::prove;
 use super::{Output, batch, engine, example, inspect, tune, write_stdout};
 use clap::CommandFactory;
@@ -27,7 +27,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Inspect(args) => inspect::inspect(&args, out)?,
         Command::ExportVkey { key, vkey } => export_vkey(&key, &vkey, out)?,
         Command::Prepare { key, to } => prepare(&key, &to, out)?,
-        Command::Setup { r1cs, key } => setup(&r1cs, &key, out)?,
+        Command::Setup(args) => setup(args, out)?,
         Command::Example(args) => example::example(&args, out)?,
         Command::Devices => engine::devices(out)?,
         Command::Selftest(args) => return selftest(&args, out),
@@ -193,7 +193,8 @@ fn check_folder(output: &Path) -> Result<()> {
     NewFile::create(output).map(drop)
 }
 
-fn setup(circuit: &Path, key: &Path, out: &Output) -> Result<()> {
+fn setup(args: Setup, out: &Output) -> Result<()> {
+    let (circuit, key) = (&args.r1cs, &args.key);
     let in_key = std::fs::metadata(key).is_ok_and(|m| m.is_file());
     if in_key && FileKind::of_file(key)? == FileKind::R1cs {
         return Err(Error::Usage(format!(
@@ -201,14 +202,16 @@ fn setup(circuit: &Path, key: &Path, out: &Output) -> Result<()> {
             key.display()
         )));
     }
-    let circuit = r1cs::read(circuit)?;
-    let made = engine::setup(&circuit)?;
+    let (made, report) = engine::setup(r1cs::read(circuit)?, &args.device)?;
     zkey::write(&made, key, true)?;
     out.note(&format!(
         "wrote {}: INSECURE, for development only; whoever made it can forge proofs",
         key.display()
     ));
-    let result = json!({ "key": key.display().to_string(), "insecure": true });
+    let result = json!({
+        "key": key.display().to_string(), "insecure": true,
+        "device": report.device, "stages": report.stages_ms(),
+    });
     out.result(&result, "")
 }
 

@@ -13,6 +13,7 @@ use groth16_gpu::proof_plan::{Planner, plan_room};
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::ProvingKey;
 use groth16_gpu::selftest::{self, SelftestReport};
+use groth16_gpu::setup::{SetupOptions, SetupReport, setup_bytes, setup_insecure_with};
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, ProofReport, Result, with_curve};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -197,9 +198,25 @@ fn device_plans<C: GpuCurve>(
     Ok(plan)
 }
 
-/// A one-party key.
-pub fn setup(circuit: &R1cs) -> Result<ProvingKey> {
-    groth16_gpu::setup::setup_insecure(circuit)
+/// A one-party key, computed on the device asked for.
+pub fn setup(circuit: R1cs, choice: &DeviceChoice) -> Result<(ProvingKey, SetupReport)> {
+    let needed = setup_bytes(&circuit);
+    if let Some(available) = choice.host_limit.filter(|limit| needed > *limit) {
+        return Err(Error::OutOfMemory {
+            device: "host memory (--host-limit)".to_owned(),
+            needed,
+            available,
+        });
+    }
+    let options = SetupOptions {
+        device: open(choice)?,
+        fallback: match choice.fallback {
+            true => Fallback::Cpu,
+            false => Fallback::Never,
+        },
+        ..SetupOptions::default()
+    };
+    setup_insecure_with(circuit, &options)
 }
 
 /// Lists the devices.

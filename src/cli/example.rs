@@ -1,12 +1,13 @@
 //! `example`: the bundled circuit, or one of any size, with a witness and a development key, ready
 //! to prove.
 
+use super::Output;
 use super::args::Example;
-use super::bench::below_power;
-use super::{Output, engine};
+use super::bench::shape_of;
 use groth16_gpu::example::{DEFAULT_DEPTH, merkle_membership};
 use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::formats::{json, output, r1cs, wtns, zkey};
+use groth16_gpu::setup::setup_insecure;
 use groth16_gpu::{Error, Result, synthetic, with_curve};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub fn example(args: &Example, out: &Output) -> Result<()> {
     ]
     .map(|name| dir.join(name));
     let (system, values) = with_curve!(curve, C => match args.log2 {
-        Some(log2) => synthetic::circuit::<C>(below_power(log2), args.density, 1),
+        Some(log2) => synthetic::circuit_of::<C>(shape_of(log2, args.density), 1),
         None => merkle_membership::<C>(DEFAULT_DEPTH, LEAF),
     });
     // A folder that holds this example already may be written again, and no other.
@@ -42,7 +43,7 @@ pub fn example(args: &Example, out: &Output) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
     r1cs::write(&system, &circuit)?;
     wtns::write(&values, &witness)?;
-    let made = engine::setup(&system)?;
+    let made = setup_insecure(&system)?;
     zkey::write(&made, &key, true)?;
     let text = json::verifying_key_to_json(&made.verifying_key()?)?;
     output::write_file(&vkey, text.as_bytes())?;

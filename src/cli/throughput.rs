@@ -1,7 +1,7 @@
 //! `bench throughput`: proofs of several partitions by several threads that share a device.
 
 use super::args::DeviceChoice;
-use super::bench::{Bench, Common, check_density, describe_device, synthetic_key};
+use super::bench::{Bench, Common, Synthetic, check_density, describe_device, shape_of};
 use super::{Output, engine};
 use clap::Args;
 use groth16_gpu::prover::{ProveOptions, Prover};
@@ -164,8 +164,11 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 /// line that counts it.
 pub fn run(bench: &Bench, what: &Throughput, trace: &Trace, out: &Output) -> Result<()> {
     for log2 in bench.sizes.clone() {
-        let (key, witness, _) =
-            with_curve!(bench.curve, C => synthetic_key::<C>(log2, what.density))?;
+        let shape = shape_of(log2, what.density);
+        let made = with_curve!(
+            bench.curve,
+            C => Synthetic::new::<C>(shape, &bench.device, &what.vram_limits)
+        )?;
         for &vram_limit in &what.vram_limits {
             let device = engine::open(&DeviceChoice {
                 vram_limit,
@@ -175,8 +178,8 @@ pub fn run(bench: &Bench, what: &Throughput, trace: &Trace, out: &Output) -> Res
             options.trace = Some(trace.clone());
             let job = Job {
                 prover: Prover::new(device),
-                key: key.clone(),
-                witness: witness.clone(),
+                key: made.key.clone(),
+                witness: made.witness.clone(),
                 options,
             };
             // Puts the key on the device and compiles kernels. If this fails, it is what is

@@ -52,35 +52,49 @@ impl<P: SWCurveConfig> FixedBase<P> {
         Self { width, windows }
     }
 
-    /// scalar·base for every scalar.
-    pub(crate) fn multiples(&self, scalars: &[P::ScalarField]) -> Vec<Affine<P>> {
-        let mut out = vec![Affine::identity(); scalars.len()];
-        out.par_chunks_mut(BATCH)
+    /// scalar·base for every scalar, written by `push` as `size` bytes each.
+    pub(crate) fn multiples(
+        &self,
+        scalars: &[P::ScalarField],
+        size: usize,
+        push: impl Fn(&Affine<P>, &mut Vec<u8>) + Sync,
+    ) -> Vec<u8> {
+        let mut out = vec![0; scalars.len() * size];
+        out.par_chunks_mut(BATCH * size)
             .zip(scalars.par_chunks(BATCH))
-            .for_each(|(mut out, scalars)| {
-                let mut scratch = Scratch::default();
-                // Secret in a setup.
-                let limbs: Zeroizing<Vec<_>> =
-                    Zeroizing::new(scalars.iter().map(limbs_of).collect());
-                for (i, window) in self.windows.iter().enumerate() {
-                    let digit = |k: &[u64; 4]| {
-                        let bit = i * self.width as usize;
-                        let (limb, shift) = (bit / 64, bit % 64);
-                        let mut bits = k[limb] >> shift;
-                        if shift > 0 && limb < 3 {
-                            bits |= k[limb + 1] << (64 - shift);
-                        }
-                        bits as usize & ((1 << self.width) - 1)
-                    };
-                    add_pairs(
-                        limbs.len(),
-                        &mut scratch,
-                        &mut out,
-                        |out, j| (out[j], window[digit(&limbs[j])]),
-                        |out, j, sum| out[j] = sum,
-                    );
-                }
+            .for_each(|(out, scalars)| {
+                let mut bytes = Vec::with_capacity(out.len());
+                let points = self.batch(scalars);
+                points.iter().for_each(|point| push(point, &mut bytes));
+                out.copy_from_slice(&bytes);
             });
+        out
+    }
+
+    fn batch(&self, scalars: &[P::ScalarField]) -> Vec<Affine<P>> {
+        let mut out = vec![Affine::identity(); scalars.len()];
+        let mut points = out.as_mut_slice();
+        let mut scratch = Scratch::default();
+        // Secret in a setup.
+        let limbs: Zeroizing<Vec<_>> = Zeroizing::new(scalars.iter().map(limbs_of).collect());
+        for (i, window) in self.windows.iter().enumerate() {
+            let digit = |k: &[u64; 4]| {
+                let bit = i * self.width as usize;
+                let (limb, shift) = (bit / 64, bit % 64);
+                let mut bits = k[limb] >> shift;
+                if shift > 0 && limb < 3 {
+                    bits |= k[limb + 1] << (64 - shift);
+                }
+                bits as usize & ((1 << self.width) - 1)
+            };
+            add_pairs(
+                limbs.len(),
+                &mut scratch,
+                &mut points,
+                |out, j| (out[j], window[digit(&limbs[j])]),
+                |out, j, sum| out[j] = sum,
+            );
+        }
         out
     }
 }
@@ -100,7 +114,15 @@ mod tests {
             scalars.push(-P::ScalarField::one());
             scalars.extend((0..20).map(|_| P::ScalarField::rand(rng)));
             let expected: Vec<_> = scalars.iter().map(|k| (base * k).into_affine()).collect();
-            assert_eq!(FixedBase::new(base, n).multiples(&scalars), expected);
+            let table = FixedBase::new(base, n);
+            assert_eq!(table.batch(&scalars), expected);
+            // In the order of the scalars.
+            let push = |point: &Affine<P>, out: &mut Vec<u8>| {
+                let place = expected.iter().position(|p| p == point);
+                out.push(place.expect("one of them") as u8);
+            };
+            let places = (0..scalars.len() as u8).collect::<Vec<_>>();
+            assert_eq!(table.multiples(&scalars, 1, push), places);
         }
     }
 

@@ -381,8 +381,13 @@ fn matrices<C: GpuCurve>(r1cs: &R1cs) -> [Matrix; 2] {
 /// Which wires a matrix mentions.
 pub(crate) fn mentioned(matrix: &R1csMatrix, n_wires: usize) -> Vec<bool> {
     let mut mentioned = vec![false; n_wires];
+    let zero: Vec<bool> = matrix
+        .coefficients()
+        .iter()
+        .map(|c| *c == [0; 32])
+        .collect();
     for (wire, value) in matrix.columns.iter().zip(&matrix.values) {
-        if *value != [0; 32] {
+        if !zero[*value as usize] {
             mentioned[*wire as usize] = true;
         }
     }

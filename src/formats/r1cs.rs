@@ -20,22 +20,40 @@ use crate::with_curve;
 use crate::witness::Witness;
 use ark_ff::{PrimeField, Zero};
 use rayon::prelude::*;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
 /// Bytes of a term: wire and value.
 const TERM: usize = 4 + 32;
 
-/// A sparse matrix over the scalar field in compressed rows, values canonical.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A sparse matrix over the scalar field in compressed rows. Circuits of any size have few distinct
+/// coefficients, so entries hold indices of these.
+#[derive(Clone, Debug, Default)]
 pub struct R1csMatrix {
     /// Start of each row in `columns` and `values`; `rows + 1` entries.
     pub row_starts: Vec<u32>,
     /// Wire of each entry.
     pub columns: Vec<u32>,
-    /// Canonical little-endian value of each entry.
-    pub values: Vec<[u8; 32]>,
+    /// Which of the coefficients each entry has.
+    pub values: Vec<u32>,
+    /// Canonical, little-endian.
+    coefficients: Vec<[u8; 32]>,
+    /// Where each coefficient is.
+    known: HashMap<[u8; 32], u32>,
 }
+
+impl PartialEq for R1csMatrix {
+    /// The same rows; coefficients may be listed in another order.
+    fn eq(&self, other: &Self) -> bool {
+        self.rows() == other.rows()
+            && (0..self.rows())
+                .into_par_iter()
+                .all(|i| self.row(i).eq(other.row(i)))
+    }
+}
+
+impl Eq for R1csMatrix {}
 
 /// A rank-1 constraint system: (A·w) ∘ (B·w) = C·w.
 ///
@@ -70,14 +88,31 @@ impl R1csMatrix {
     }
     /// The (wire, canonical value) pairs of row `i`.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (u32, &[u8; 32])> {
+        self.row_entries(i)
+            .map(|(wire, value)| (wire, &self.coefficients[value as usize]))
+    }
+    /// The (wire, index of the coefficient) pairs of row `i`.
+    pub(crate) fn row_entries(&self, i: usize) -> impl Iterator<Item = (u32, u32)> {
         let range = self.row_starts[i] as usize..self.row_starts[i + 1] as usize;
         self.columns[range.clone()]
             .iter()
             .copied()
-            .zip(&self.values[range])
+            .zip(self.values[range].iter().copied())
+    }
+    /// The distinct values, canonical and little-endian.
+    pub fn coefficients(&self) -> &[[u8; 32]] {
+        &self.coefficients
+    }
+    /// The index of a coefficient, which is added if it is new.
+    pub fn coefficient(&mut self, value: [u8; 32]) -> u32 {
+        *self.known.entry(value).or_insert_with(|| {
+            self.coefficients.push(value);
+            self.coefficients.len() as u32 - 1
+        })
     }
     /// Appends an entry to the row that [`Self::end_row`] will end.
     pub fn push(&mut self, wire: u32, value: [u8; 32]) {
+        let value = self.coefficient(value);
         self.columns.push(wire);
         self.values.push(value);
     }
@@ -104,7 +139,7 @@ impl R1csMatrix {
         }
         row_starts.extend((1..=wires).map(|i| (entries + i) as u32));
         let entry = |i: usize| match i.checked_sub(entries) {
-            None => (self.columns[i], &self.values[i]),
+            None => (self.columns[i], &self.coefficients[self.values[i] as usize]),
             Some(wire) => (wire as u32, &ONE),
         };
         Matrix::from_entries(&row_starts, entry, to_r_squared::<C>)

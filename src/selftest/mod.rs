@@ -5,6 +5,7 @@
 //! fixed seed, records a plan, and compares what the device gives with what arkworks computes.
 
 mod field;
+mod fixed_base;
 mod msm;
 mod ntt;
 mod points;
@@ -122,6 +123,21 @@ const MSM_PAIRS_G2: &[Kernel] = msm_kernels!(
 const MSM_TABLES_G1: &[Kernel] = msm_kernels!(MsmTableG1, MsmAccumulateG1, MsmMergeG1, MsmReduceG1);
 const MSM_TABLES_G2: &[Kernel] = msm_kernels!(MsmTableG2, MsmAccumulateG2, MsmMergeG2, MsmReduceG2);
 
+/// Kernels of many multiples of one point.
+macro_rules! fixed_base_kernels {
+    ($sums:ident) => {
+        &[
+            Kernel::PointsImport,
+            Kernel::FixedBaseEntries,
+            Kernel::MsmPairCounts,
+            Kernel::ScanBlock,
+            Kernel::MsmPairSources,
+            Kernel::$sums,
+            Kernel::PointsExportAffine,
+        ]
+    };
+}
+
 /// The cases over one curve, simple ones first: where a kernel is broken, the first failure is
 /// nearest to the cause.
 fn cases_over<C: GpuCurve>() -> Vec<Case> {
@@ -195,6 +211,24 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
         case("msm_pairs_g2", Plan, MSM_PAIRS_G2, msm::pairs_g2::<C>),
         case("msm_tables_g1", Plan, MSM_TABLES_G1, msm::tables_g1::<C>),
         case("msm_tables_g2", Plan, MSM_TABLES_G2, msm::tables_g2::<C>),
+        case(
+            "fixed_base_entries",
+            One,
+            &[Kernel::FixedBaseEntries],
+            fixed_base::entries_of::<C>,
+        ),
+        case(
+            "fixed_base_g1",
+            Plan,
+            fixed_base_kernels!(MsmPairSumsG1),
+            fixed_base::multiples_g1::<C>,
+        ),
+        case(
+            "fixed_base_g2",
+            Plan,
+            fixed_base_kernels!(MsmPairSumsG2),
+            fixed_base::multiples_g2::<C>,
+        ),
         case("msm_large", Plan, MSM_G1, msm::large::<C>),
         case("proof_circom", Plan, PROOF, proof::circom::<C>),
         case("proof_libsnark", Plan, PROOF, proof::libsnark::<C>),

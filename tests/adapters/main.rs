@@ -14,6 +14,7 @@ mod groth16;
 mod regression;
 mod reports;
 mod selftest;
+mod setup;
 mod tables;
 mod tuning;
 
@@ -28,6 +29,7 @@ fn main() {
         tuning::trials(&adapters),
         tables::trials(&adapters),
         reports::trials(&adapters),
+        setup::trials(&devices, &adapters),
         cases::trials(&devices),
         groth16::trials(&devices),
     ]

@@ -285,6 +285,9 @@ fn setup_needs_insecure_and_marks_the_key() {
         };
         assert_eq!(setup(&[]).status.code(), Some(2));
         assert!(place.is_empty());
+        let output = setup(&["--insecure", "--device", "cpu", "--host-limit", "1KiB"]);
+        assert_eq!(output.status.code(), Some(5));
+        assert!(place.is_empty());
         let output = setup(&["--insecure"]);
         assert_eq!(output.status.code(), Some(0));
         assert!(String::from_utf8_lossy(&output.stderr).contains("INSECURE"));
@@ -523,9 +526,21 @@ fn wrong_usage_exits_with_2() {
         &["bench", "throughput", "--workers", "0"],
         &["bench", "throughput", "--partitions", "0"],
         &["bench", "throughput", "--density", "1.5"],
+        &["bench", "prove", "--profile", "sapling"],
+        &["bench", "prove", "--profile", "porep", "--density", "0.5"],
         &["bench", "throughput", "--vram-limit", "2GiB,much"],
         &["bench", "msm", "--vram-limit", "2GiB,none"],
         &["setup", "a.r1cs", "b.zkey"],
+        &[
+            "setup",
+            "a.r1cs",
+            "b.zkey",
+            "--insecure",
+            "--device",
+            "0",
+            "--device",
+            "cpu",
+        ],
         &["verify", "--key", key, "a", "b", "c"],
         &["verify", "a", "b"],
     ];
