@@ -546,15 +546,10 @@ pub struct Synthetic {
     pub setup: SetupReport,
 }
 
-/// Constraints of a circuit over a domain of 2^log2. The reduction adds rows for the public input:
-/// just below the power of two.
-pub fn below_power(log2: u32) -> usize {
-    (1usize << log2).saturating_sub(4).max(1)
-}
-
 /// The shape of a circuit whose domain is 2^log2.
 pub fn shape_of(log2: u32, density: f64) -> Shape {
-    Shape::new(below_power(log2), density)
+    // The reduction adds rows for the public input: just below the power of two.
+    Shape::new((1usize << log2).saturating_sub(4).max(1), density)
 }
 
 impl Synthetic {

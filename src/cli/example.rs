@@ -3,7 +3,7 @@
 
 use super::Output;
 use super::args::Example;
-use super::bench::below_power;
+use super::bench::shape_of;
 use groth16_gpu::example::{DEFAULT_DEPTH, merkle_membership};
 use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::formats::{json, output, r1cs, wtns, zkey};
@@ -26,7 +26,7 @@ pub fn example(args: &Example, out: &Output) -> Result<()> {
     ]
     .map(|name| dir.join(name));
     let (system, values) = with_curve!(curve, C => match args.log2 {
-        Some(log2) => synthetic::circuit::<C>(below_power(log2), args.density, 1),
+        Some(log2) => synthetic::circuit_of::<C>(shape_of(log2, args.density), 1),
         None => merkle_membership::<C>(DEFAULT_DEPTH, LEAF),
     });
     // A folder that holds this example already may be written again, and no other.

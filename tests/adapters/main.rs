@@ -28,8 +28,8 @@ fn main() {
         regression::trials(&devices),
         tuning::trials(&adapters),
         tables::trials(&adapters),
-        setup::trials(&devices, &adapters),
         reports::trials(&adapters),
+        setup::trials(&devices, &adapters),
         cases::trials(&devices),
         groth16::trials(&devices),
     ]

@@ -1,8 +1,6 @@
 use super::*;
-use crate::curve::{Bls12381, Bn254};
 use crate::error::Error;
-use crate::example::merkle_membership;
-use crate::setup::{setup_from_seed, setup_insecure_as};
+use crate::setup::setup_from_seed;
 use crate::synthetic::circuit;
 use std::fs;
 

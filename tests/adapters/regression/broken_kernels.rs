@@ -112,12 +112,14 @@ fn used_by_proofs(kernel: Kernel) -> bool {
             | Kernel::MsmTableG1
             | Kernel::MsmTableG2
             | Kernel::NttSplit
+            | Kernel::NttReverse
             | Kernel::FixedBaseEntries
             | Kernel::PointsExportAffine
     )
 }
 
-const WITHOUT_FIELD: [Kernel; 7] = [
+const WITHOUT_FIELD: [Kernel; 8] = [
+    Kernel::NttReverse,
     Kernel::ScanBlock,
     Kernel::ScanAdd,
     Kernel::MsmDigits,
