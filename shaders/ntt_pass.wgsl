@@ -109,10 +109,11 @@ fn has_powers() -> bool { return params.power_mode == 1u || params.power_mode ==
 
 fn times_power(a: Fr, i: u32, pos: u32) -> Fr {
   let e = exponent(i, pos);
-  // One multiplication site for both factors.
+  // One multiplication site for both factors. The high table of one as long as the vector is 1.
+  let factors = select(2u, 1u, params.low_log >= params.log_n + params.split_log) + params.launch.zero;
   var r = a;
   var factor = fr_load_up_powers_low(e & ((1u << params.low_log) - 1u));
-  for (var k = 0u; k < 2u + params.launch.zero; k++) {
+  for (var k = 0u; k < factors; k++) {
     r = fr_mul(r, factor);
     factor = fr_load_up_powers_high(e >> params.low_log);
   }

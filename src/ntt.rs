@@ -11,6 +11,7 @@ use crate::domain::{Domain, RootConvention};
 use crate::kernels::{Kernel, NTT_TILE_LOG};
 use crate::parts::Parts;
 use ark_ff::{Field, One};
+use rayon::prelude::*;
 
 mod resident;
 mod split;
@@ -75,6 +76,33 @@ pub struct PowerTable {
 }
 
 impl PowerTable {
+    /// The powers in a table as long as the vector, which costs a transform one product an element
+    /// instead of two.
+    pub fn whole<C: GpuCurve>(base: C::Fr, first: C::Fr, log_n: u32) -> Self {
+        const PART: usize = 1 << 12;
+        let n = 1usize << log_n;
+        let mut low = vec![0; 32 * n];
+        low.par_chunks_mut(32 * PART)
+            .enumerate()
+            .for_each(|(part, out)| {
+                let mut x = first * base.pow([(part * PART) as u64]);
+                let mut bytes = Vec::with_capacity(out.len());
+                for _ in 0..out.len() / 32 {
+                    push_scalar::<C>(&x, &mut bytes);
+                    x *= base;
+                }
+                out.copy_from_slice(&bytes);
+            });
+        let mut high = Vec::new();
+        push_scalar::<C>(&C::Fr::one(), &mut high);
+        Self {
+            low_log: log_n,
+            low: low.into(),
+            high: high.into(),
+        }
+    }
+
+    /// The powers in two short tables.
     pub fn new<C: GpuCurve>(base: C::Fr, first: C::Fr, log_n: u32) -> Self {
         let low_log = log_n.div_ceil(2);
         let table = |base: C::Fr, first: C::Fr, log: u32| {

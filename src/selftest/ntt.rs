@@ -74,7 +74,11 @@ fn transform<C: GpuCurve>(
     let (inverse, forward) = inverse.zip(forward).ok_or_else(no_domain)?;
     let n_inv = invert(C::Fr::from(n as u64));
     let scale = PowerTable::new::<C>(C::Fr::one(), n_inv, log_n).upload(&mut rec);
-    let coset = PowerTable::new::<C>(shift, n_inv, log_n).upload(&mut rec);
+    let coset = match log_n % 2 {
+        0 => PowerTable::whole::<C>(shift, n_inv, log_n),
+        _ => PowerTable::new::<C>(shift, n_inv, log_n),
+    };
+    let coset = coset.upload(&mut rec);
     let [x, y, z] = ["x", "y", "z"].map(|label| Parts::secret(&mut rec, label, n, 1 << part_log));
     let values = Bytes::from(at_rest::<C>(&values));
     for v in [&x, &z] {
