@@ -104,7 +104,8 @@ impl PowerTable {
 
     /// The powers in two short tables.
     pub fn new<C: GpuCurve>(base: C::Fr, first: C::Fr, log_n: u32) -> Self {
-        let low_log = log_n.div_ceil(2);
+        // Less than log_n: a low table as long as the vector is the only one.
+        let low_log = log_n / 2;
         let table = |base: C::Fr, first: C::Fr, log: u32| {
             let mut out = Vec::with_capacity(32 << log);
             let mut x = first;
