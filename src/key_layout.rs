@@ -21,9 +21,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Vectors are not cut into parts of fewer elements.
-const MIN_PART: usize = 1 << 6;
-
 /// A query of the key, over the witness or over h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueryName {
@@ -99,10 +96,12 @@ impl KeyLayout {
         let scalars = (max_binding / 32) as usize;
         let domain_part = key.domain_size.min(1 << scalars.max(1).ilog2());
         let witness_part = key.n_vars.min(scalars & !7);
-        if domain_part.min(witness_part) < key.n_vars.min(MIN_PART) {
+        // A part has as many elements as there are parts, or more (`ntt::split`).
+        let least = 8usize.max(1 << key.domain_size.max(1).ilog2().div_ceil(2));
+        if scalars < least {
             return Err(Error::OutOfMemory {
                 device: device.to_owned(),
-                needed: 32 * MIN_PART as u64,
+                needed: 32 * least as u64,
                 available: max_binding,
             });
         }
