@@ -202,6 +202,10 @@ fn setup(args: Setup, out: &Output) -> Result<()> {
             key.display()
         )));
     }
+    // Only one that was made here may be made again.
+    if !in_key || !KeyFile::open(key, None).is_ok_and(|file| file.is_insecure()) {
+        refuse_to_replace(key)?;
+    }
     let (made, report) = engine::setup(r1cs::read(circuit)?, &args.device)?;
     zkey::write(&made, key, true)?;
     out.note(&format!(

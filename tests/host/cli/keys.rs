@@ -22,6 +22,18 @@ fn setup_needs_insecure_and_marks_the_key() {
         let output = setup(&["--insecure"]);
         assert_eq!(output.status.code(), Some(0));
         assert!(String::from_utf8_lossy(&output.stderr).contains("INSECURE"));
+        // Its own key may be made again; another's, or a witness, is not replaced.
+        assert_eq!(setup(&["--insecure"]).status.code(), Some(0));
+        for file in ["circuit.zkey", "witness.wtns"] {
+            let taken = place.folder.path().join(file);
+            fs::copy(dir.join(file), &taken).unwrap();
+            let mut tool = tool();
+            tool.args(["setup", "--insecure"]);
+            let output = tool.args([&dir.join("circuit.r1cs"), &taken]).output();
+            assert_eq!(output.expect("runs").status.code(), Some(2), "{file}");
+            assert_eq!(fs::read(&taken).unwrap(), fs::read(dir.join(file)).unwrap());
+            fs::remove_file(taken).unwrap();
+        }
         let output = place.prove(
             &key,
             &dir.join("witness.wtns"),
