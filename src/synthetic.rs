@@ -52,7 +52,7 @@ impl Shape {
 
     /// The shape of Filecoin's proof of replication, scaled to a domain of 2^log2.
     ///
-    /// Provers of it report `POREP_CONSTRAINTS`, and queries a and b_g1, b_g2 of which 99.7 % and
+    /// Provers of it report [`POREP_CONSTRAINTS`], and queries a and b_g1, b_g2 of which 99.7 % and
     /// 25.4 % are not infinity. Not published, and assumed here: 98 % of the wires are bits, and
     /// there is one wire a constraint. A partition has 18 challenges of 11 labels, each the SHA-256
     /// of 20 blocks of some 27,000 constraints over bits: 107 million, nearly all of what is not
