@@ -122,7 +122,6 @@ fn times_power(a: Fr, i: u32, pos: u32) -> Fr {
 
 // Two stages over four settled values, with settled results: those of x0 + x2 first, then those of
 // x0 − x2.
-
 #if IN_TIME
 // Narrow butterflies of x0, x2 and x1, x3, then wide ones: (x + y·root, x − y·root).
 fn quad_in_time(q: Quad, narrow: Fr, wide: Fr, wide_next: Fr) -> Quad {

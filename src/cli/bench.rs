@@ -97,7 +97,7 @@ pub struct RawMsm {
 pub struct RawNtt {
     #[command(flatten)]
     timed: Timed,
-    /// Multiply by the powers of a coset's shift, as between the transforms of a proof
+    /// Multiply by the powers of a coset's shift, too, from a table as long as the vector
     #[arg(long)]
     coset: bool,
 }
