@@ -103,12 +103,12 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    fn new(device: Device) -> Self {
+    fn new(device: Device, single_proof: bool) -> Self {
         Self {
             device,
             known: Mutex::default(),
             cutting: Mutex::default(),
-            budget: MemoryBudget::default(),
+            budget: MemoryBudget::new(single_proof),
             pending: AtomicU64::new(0),
         }
     }
@@ -354,11 +354,12 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// A lane for each device; the CPU's if there is none.
-    pub fn new(devices: Vec<Device>) -> Self {
-        let mut lanes: Vec<Lane> = devices.into_iter().map(Lane::new).collect();
+    /// A lane for each device; the CPU's if there is none. For one proof in all, if `single_proof`.
+    pub fn new(devices: Vec<Device>, single_proof: bool) -> Self {
+        let lane = |device| Lane::new(device, single_proof);
+        let mut lanes: Vec<Lane> = devices.into_iter().map(lane).collect();
         if lanes.is_empty() {
-            lanes.push(Lane::new(Device::Cpu));
+            lanes.push(lane(Device::Cpu));
         }
         Self {
             lanes,
@@ -447,7 +448,7 @@ mod tests {
     #[test]
     fn the_lane_with_the_least_to_do_gets_the_next_proof() {
         let keys = [20, 100].map(|n| setup_insecure(&circuit::<Bn254>(n, 0.5, 1).0).unwrap());
-        let lanes = Lanes::new(vec![Device::Cpu, Device::Cpu]);
+        let lanes = Lanes::new(vec![Device::Cpu, Device::Cpu], false);
         let index = |a: &Assigned| lanes.lanes.iter().position(|l| std::ptr::eq(l, a.lane));
         let large = lanes.assign(&keys[1]);
         let small = [(); 3].map(|()| lanes.assign(&keys[0]));
@@ -462,7 +463,7 @@ mod tests {
 
     #[test]
     fn no_device_is_the_cpu() {
-        let lanes = Lanes::new(Vec::new());
+        let lanes = Lanes::new(Vec::new(), false);
         assert!(matches!(lanes.devices().next(), Some(Device::Cpu)));
     }
 }

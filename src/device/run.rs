@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 /// Submissions of one run that the device has at a time: enough to keep it busy, few enough that
 /// cancelling takes effect soon and that memory for parameters stays bounded.
 const IN_FLIGHT: usize = 4;
+/// Launches in a run's first submission at most, twice as many in the next one, and so on: the device
+/// begins while the rest is recorded, which takes the host milliseconds for a proof.
+const FIRST_LAUNCHES: usize = 16;
 /// Pages that a run has at a time: one more is being recorded, and one is waited for.
 pub(super) const PAGES: u32 = IN_FLIGHT as u32 + 2;
 /// What unwritten memory is filled with when `poison` is on: not zero, and no canonical value.
@@ -513,7 +516,9 @@ impl<'a> Run<'a> {
     /// Ends the batch if it has enough work or no room for more.
     fn cut_if_full(&mut self) -> Result<()> {
         let budget = self.budget();
-        let full = |b: &Batch| b.work() >= budget || b.is_full();
+        let launches = FIRST_LAUNCHES << self.output.report.submissions.min(16);
+        let full =
+            |b: &Batch| b.work() >= budget || b.is_full() || b.launches() >= launches;
         if self.batch.as_ref().is_some_and(full) {
             self.flush()?;
         }

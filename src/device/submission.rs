@@ -51,6 +51,7 @@ pub(super) struct Batch {
     /// Content of the page's parameter blocks so far.
     params: Vec<u8>,
     token: u32,
+    launches: usize,
     /// Estimated field multiplications, all and by phase.
     work: u64,
     phase_work: Vec<(usize, u64)>,
@@ -105,6 +106,7 @@ impl Batch {
             page,
             params: Vec::with_capacity(4096),
             token,
+            launches: 0,
             work: 0,
             phase_work: Vec::new(),
             passes: Vec::new(),
@@ -117,6 +119,11 @@ impl Batch {
     /// Estimated work so far.
     pub fn work(&self) -> u64 {
         self.work
+    }
+
+    /// Dispatches so far.
+    pub fn launches(&self) -> usize {
+        self.launches
     }
 
     pub fn token(&self) -> u32 {
@@ -179,6 +186,7 @@ impl Batch {
     pub fn record(&mut self, device: &::wgpu::Device, launch: &Launch<'_>, first: u32, end: u32) {
         let pipeline = launch.pipeline;
         let at = self.params.len();
+        self.launches += 1;
         let header = [first, end, 0, 0];
         let words = header.iter().chain(launch.params);
         self.params.extend(words.flat_map(|w| w.to_le_bytes()));
