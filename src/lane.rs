@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::cpu;
 use crate::curve::GpuCurve;
 use crate::device::{Device, GpuDevice, PlanLimits, RunOptions, RunReport};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::{JobPlace, job_bytes};
 use crate::key_layout::KeyLayout;
 use crate::proof::ProofSums;
@@ -184,6 +184,15 @@ impl Lane {
         known.is_some_and(|k| self.forget(&k))
     }
 
+    /// The device has shown that it may be wrong: what it holds of the key is not used again. The next
+    /// proof brings the key anew.
+    pub fn distrust(&self, key: &ProvingKey) {
+        let known = self.known();
+        if let (Some(gpu), Some(k)) = (self.device.gpu(), known.iter().find(|k| k.is(key))) {
+            gpu.evict(k.layout.id());
+        }
+    }
+
     fn forget(&self, key: &KnownKey) -> bool {
         self.budget.forget(&key.layout);
         let gpu = self.device.gpu();
@@ -267,8 +276,11 @@ impl Lane {
         let layout = self.layout::<C>(gpu, key)?;
         clock.end_phase("load_key", WGPU, 0);
         control.step("device", 0.1)?;
-        let (sums, output, variant) =
-            layout.proof_sums::<C>(gpu, &self.budget, witness, &options)?;
+        let sums = layout.proof_sums::<C>(gpu, &self.budget, witness, &options);
+        if matches!(sums, Err(Error::DeviceFault { .. })) {
+            self.distrust(key);
+        }
+        let (sums, output, variant) = sums?;
         let device_ms = record_phases(&output.report, clock);
         Ok(BackendSums {
             sums,

@@ -297,6 +297,9 @@ impl Prover {
                     let sums = cpu::proof_sums::<C>(key, witness, &control, &mut clock)?;
                     holds(vk, &finish(&sums)?)?
                 };
+                if device_is_wrong {
+                    lane.distrust(key);
+                }
                 return Err(if device_is_wrong {
                     Error::SelfVerification {
                         device: computed.device,

@@ -1,6 +1,7 @@
 //! One submission: its commands while they are recorded, and what it holds while it runs.
 
 use crate::device::allocator::ALIGNMENT;
+use crate::device::faults::Suffers;
 use crate::device::pipelines::Pipeline;
 use crate::device::queue::{Mapping, Submission, Submitter, Turn, request_mapping};
 use crate::device::staging::{DownloadChunk, UploadChunk};
@@ -246,7 +247,7 @@ impl Batch {
     }
 
     /// Ends the recording, with the canary (already recorded, its token in `canary`) and the
-    /// timestamps on their way back, and submits it. `lose` submits nothing instead.
+    /// timestamps on their way back, and submits it, unless it `suffers` something.
     ///
     /// The second result is what wgpu had to say against any of it.
     pub fn submit(
@@ -254,7 +255,7 @@ impl Batch {
         submitter: &Submitter,
         turn: &Turn<'_>,
         canary: &Window,
-        lose: bool,
+        suffers: Suffers,
     ) -> Result<(InFlight, Option<String>), String> {
         drop(self.pass.take());
         let page = self.page;
@@ -283,7 +284,11 @@ impl Batch {
         drop(view);
         page.params.unmap();
         let commands = self.encoder.finish();
-        let submission = submitter.submit(turn, (!lose).then_some(commands));
+        let submission = match suffers {
+            Suffers::Nothing => submitter.submit(turn, Some(commands)),
+            Suffers::Loss => submitter.submit(turn, None),
+            Suffers::Hang => submitter.hang(),
+        };
         let write = |chunk: UploadChunk| {
             let mapping = request_mapping(&chunk.buffer, ::wgpu::MapMode::Write);
             (chunk, mapping)
