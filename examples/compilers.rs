@@ -4,6 +4,8 @@
 //!
 //! `--help` has the rest, `docs/compilers.md` what came out.
 
+// The tests use the rest.
+#[allow(dead_code)]
 #[path = "../tests/compilers/report/mod.rs"]
 mod report;
 

@@ -1,6 +1,9 @@
 //! What vendors' compilers make of the kernels, read through
 //! `VK_KHR_pipeline_executable_properties`. `examples/compilers.rs` is the program.
 
+pub mod ceilings;
+mod figures;
+pub mod page;
 pub mod record;
 mod spirv;
 mod vulkan;
@@ -31,6 +34,10 @@ enum Action {
         #[arg(short, long)]
         out: Option<PathBuf>,
     },
+    /// Compile for AMD's cards and record the ceilings that the tests hold the kernels to
+    Ceilings,
+    /// Write docs/compilers.md from the records beside it
+    Page,
     /// `record` in this process and in its environment
     #[command(hide = true)]
     Measure {
@@ -45,9 +52,13 @@ pub struct What {
     /// Part of the adapter's name (default: the first adapter that can tell about pipelines)
     #[arg(long, default_value = "")]
     adapter: String,
-    /// With Mesa's driver for AMD, compile for this family of cards whether there is one or not
+    /// Compile with Mesa's driver for AMD for this family of cards, whether there is one or not
     #[arg(long)]
     family: Option<String>,
+    /// The driver's manifest (default: all drivers of the system; for `--family` the system's
+    /// `radeon_icd*.json`)
+    #[arg(long)]
+    icd: Option<PathBuf>,
     /// Part of the kernels' labels, `name.curve.tier`
     #[arg(long, default_value = "")]
     kernels: String,
@@ -55,6 +66,43 @@ pub struct What {
     #[arg(long, default_value_t = 1)]
     threads: usize,
 }
+
+impl What {
+    /// The kernels with `part` in their labels, for a family of AMD's cards.
+    pub fn family(family: &str, part: &str) -> Self {
+        Self {
+            family: Some(family.to_owned()),
+            kernels: part.to_owned(),
+            threads: 1,
+            ..Self::default()
+        }
+    }
+}
+
+/// The manifest of Mesa's driver for AMD, where Vulkan's loader would look for it.
+fn radeon_icd() -> Option<PathBuf> {
+    let folders = [
+        "/etc/vulkan/icd.d",
+        "/usr/local/share/vulkan/icd.d",
+        "/usr/share/vulkan/icd.d",
+    ];
+    folders
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten())
+        .map(|entry| entry.path())
+        .find(|path| {
+            let name = path.file_name().and_then(|n| n.to_str());
+            name.is_some_and(|n| n.starts_with("radeon_icd") && n.ends_with(".json"))
+        })
+}
+
+/// Whether [`record`] started this process, whatever binary it is, to measure and do nothing else.
+pub fn is_measuring() -> bool {
+    std::env::args().nth(1).is_some_and(|a| a == MEASURE)
+}
+
+const MEASURE: &str = "measure";
 
 /// Runs the program.
 ///
@@ -66,6 +114,8 @@ pub fn main() -> Result<(), Box<dyn Error>> {
             let found = record::measure(&what.adapter, &what.kernels, what.threads.max(1))?;
             println!("{}", serde_json::to_string(&found)?);
         }
+        Action::Ceilings => ceilings::regenerate()?,
+        Action::Page => page::write()?,
         Action::Record { what, out } => {
             let record = record(&what)?.ok_or("no such adapter that can tell about pipelines")?;
             let text = record.to_json()?;
@@ -86,7 +136,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 pub fn record(what: &What) -> Result<Option<Record>, Box<dyn Error>> {
     let mut command = Command::new(std::env::current_exe()?);
     command
-        .args(["measure", "--adapter", &what.adapter])
+        .args([MEASURE, "--adapter", &what.adapter])
         .args(["--kernels", &what.kernels])
         .args(["--threads", &what.threads.to_string()])
         // What comes out of a cache has no compile time.
@@ -94,8 +144,18 @@ pub fn record(what: &What) -> Result<Option<Record>, Box<dyn Error>> {
         .env("__GL_SHADER_DISK_CACHE", "0")
         .env("MESA_VK_IGNORE_CONFORMANCE_WARNING", "true")
         .stderr(Stdio::inherit());
+    let mut icd = what.icd.clone();
     if let Some(family) = &what.family {
+        icd = icd.or_else(radeon_icd);
+        if icd.is_none() {
+            return Ok(None);
+        }
         command.env("RADV_FORCE_FAMILY", family);
+    }
+    if let Some(icd) = icd {
+        // The second is what loaders before 1.3.207 know.
+        command.env("VK_DRIVER_FILES", &icd);
+        command.env("VK_ICD_FILENAMES", &icd);
     }
     let output = command.output()?;
     if !output.status.success() {
