@@ -34,7 +34,8 @@ fn main() {
         ("page/kernels", the_page_has_every_kernel),
     ];
     let rest = rest.map(|(id, test)| Trial::test(format!("compilers/{id}"), test));
-    let trials = families.into_iter().chain(rest).collect();
+    // The longest first.
+    let trials = families.into_iter().rev().chain(rest).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 

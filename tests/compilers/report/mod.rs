@@ -11,7 +11,7 @@ mod vulkan;
 use clap::{Args, Parser, Subcommand};
 use record::Record;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[derive(Parser)]
@@ -56,7 +56,7 @@ pub struct What {
     #[arg(long)]
     family: Option<String>,
     /// The driver's manifest (default: all drivers of the system; for `--family` the system's
-    /// `radeon_icd*.json`)
+    /// radeon_icd.json)
     #[arg(long)]
     icd: Option<PathBuf>,
     /// Part of the kernels' labels, `name.curve.tier`
@@ -86,15 +86,14 @@ fn radeon_icd() -> Option<PathBuf> {
         "/usr/local/share/vulkan/icd.d",
         "/usr/share/vulkan/icd.d",
     ];
+    let names = [
+        format!("radeon_icd.{}.json", std::env::consts::ARCH),
+        "radeon_icd.json".to_owned(),
+    ];
     folders
         .iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .flat_map(|entries| entries.flatten())
-        .map(|entry| entry.path())
-        .find(|path| {
-            let name = path.file_name().and_then(|n| n.to_str());
-            name.is_some_and(|n| n.starts_with("radeon_icd") && n.ends_with(".json"))
-        })
+        .flat_map(|folder| names.iter().map(|name| Path::new(folder).join(name)))
+        .find(|path| path.exists())
 }
 
 /// Whether [`record`] started this process, whatever binary it is, to measure and do nothing else.
