@@ -2,6 +2,7 @@
 
 use super::figures::Figures;
 use super::record::{KernelRecord, Record};
+use super::vulkan::Executable;
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::kernels::{Kernel, WordTier};
 use serde::Deserialize;
@@ -20,9 +21,21 @@ cargo run --release --example compilers -- record --family navi21 --out docs/com
 groth16-gpu selftest --json > docs/compilers/selftest-NAME.json
 ```
 
-The first asks the driver of a card that is there. The second needs no card: Mesa's driver for AMD (Debian's `mesa-vulkan-drivers`) compiles for any family of cards that it knows. A newer Mesa may be unpacked beside the system's: `dpkg -x mesa-vulkan-drivers_*.deb DIR`, likewise its `libdrm2` and `libdrm-amdgpu1`, then `--icd DIR/usr/share/vulkan/icd.d/radeon_icd.json` with `LD_LIBRARY_PATH=DIR/usr/lib/x86_64-linux-gnu`. `record --help` has the rest.
+The first asks the driver of a card that is there. The second needs no card: Mesa's driver for AMD (Debian's `mesa-vulkan-drivers`) compiles for any family of cards that it knows. `record --help` has the rest.
 
 Each driver gets the SPIR-V that wgpu gives it. Nothing runs: this is about registers and code, and correctness is the self-test's. `tests/compilers` compiles for AMD at every change and fails where a kernel takes more than `tests/compilers/ceilings.txt` says, or much less, which is then recorded with `cargo run --release --example compilers -- ceilings`.
+
+## Compilers without their cards
+
+* **A newer Mesa**, for AMD's RDNA3 and RDNA4 and for Intel: unpack Debian's packages beside the system's (here bookworm-backports) with `dpkg -x`: `mesa-vulkan-drivers`, `libdrm2`, `libdrm-amdgpu1`; then `export LD_LIBRARY_PATH=DIR/usr/lib/x86_64-linux-gnu` and add `--icd DIR/usr/share/vulkan/icd.d/radeon_icd.json`.
+* **Intel** (ANV), **Qualcomm** (turnip), **NVIDIA by Mesa** (NVK): Mesa's drm-shim stands for the kernel's driver. It is in no package; Mesa's sources (`mesa_*.orig.tar.xz`) have it:
+  ```
+  M=\"-Dgallium-drivers= -Dplatforms= -Dglx=disabled -Degl=disabled -Dgbm=disabled -Dopengl=false -Dllvm=disabled -Dvideo-codecs=\"
+  meson setup intel $M -Dvulkan-drivers= -Dtools=drm-shim,intel && ninja -C intel src/intel/tools/libintel_noop_drm_shim.so
+  meson setup qualcomm $M -Dvulkan-drivers=freedreno -Dfreedreno-kmds=msm -Dtools=drm-shim && ninja -C qualcomm
+  ```
+  The first shim goes with Debian's ANV: `LD_PRELOAD=.../libintel_noop_drm_shim.so INTEL_STUB_GPU_PLATFORM=dg2 compilers record --icd .../intel_icd.json`. The second build has turnip, which Debian has for ARM alone: `LD_PRELOAD=.../libfreedreno_noop_drm_shim.so FD_GPU_ID=740 compilers record --icd qualcomm/src/freedreno/vulkan/freedreno_devenv_icd.x86_64.json`. NVK is in Debian trixie's package; its shim is `src/nouveau/drm-shim/nouveau_noop.c` linked with `src/drm-shim` and Mesa's `util`, and `NOUVEAU_CHIPSET=172` names the chip (GA102), in hexadecimal.
+* **Not asked**: ARM (PanVK) and Apple (Honeykrisp) need Mesa built with LLVM and OpenCL C, and have shims too. AMD's and ARM's offline compilers are in no package registry, and Intel's `ocloc` takes OpenCL's SPIR-V, not Vulkan's.
 ";
 
 /// Part of a self-test's report.
@@ -209,21 +222,22 @@ fn number(value: Option<u64>) -> String {
     value.map_or("?".to_owned(), |v| v.to_string())
 }
 
-/// Of the last program, the one for the widest subgroups.
+/// The program for the widest subgroups, where a driver made several.
+fn widest(kernel: &KernelRecord) -> Option<&Executable> {
+    kernel.executables.iter().max_by_key(|e| e.subgroup_size)
+}
+
 fn of(kernel: &KernelRecord) -> Option<Figures> {
-    kernel
-        .executables
-        .iter()
-        .max_by_key(|e| e.subgroup_size)
-        .map(Figures::of)
+    widest(kernel).map(Figures::of)
 }
 
 fn figures(out: &mut String, records: &Records) {
     out.push_str(
         "\n## Registers, spills, occupancy\n\n\
-         Registers of an invocation / spills (bold: values that did not fit the registers; with \
-         NVIDIA's driver bytes of local memory) / subgroups that a SIMD of AMD's can hold at a \
-         time. `?`: the compiler does not say.\n",
+         Registers of an invocation (Intel: registers of a subgroup that hold something at the worst \
+         place) / what did not fit them (AMD: values; Intel, Qualcomm: instructions that store such; \
+         NVIDIA: bytes) / subgroups that a SIMD (AMD), core (Qualcomm) or multiprocessor (NVIDIA) \
+         can hold at a time. `?`: the compiler does not say.\n",
     );
     tables(out, records, |kernel| {
         let f = of(kernel)?;
@@ -251,43 +265,40 @@ fn code(out: &mut String, records: &Records) {
     });
 }
 
+/// Kernels that are little else than products, of scalars and of coordinates.
+const PRODUCTS: [Kernel; 2] = [Kernel::PointwiseMul, Kernel::PointsExport];
+
 fn tiers(out: &mut String, records: &Records) {
     out.push_str(
-        "\n## Which tier\n\n\
-         Estimated cycles in tier u32 for each in tier u64, where the compiler estimates them \
-         (AMD's: the time that a subgroup keeps a full processor busy; it assumes that memory \
-         answers in time, which spills make less likely). Above 1, u64 is the better one.\n",
+        "\n## Cycles of a product\n\n\
+         Estimated cycles of an invocation of kernels that are little else than products, in tier \
+         u64 / in tier u32, where the compiler estimates them. In tier u32 a product is a loop of 5 \
+         turns, of which AMD's compiler assumes 8 and Intel's 10: up to 1.6 and 2 times too much. \
+         Nested loops are guessed too, so that such figures do not compare the tiers of larger \
+         kernels.\n",
     );
-    let both: Records = records
-        .iter()
-        .filter(|(_, r)| {
-            r.kernels
-                .iter()
-                .any(|k| k.label.ends_with(".u64") && of(k).is_some_and(|f| f.cycles.is_some()))
+    let estimates = |record: &Record, kernel: Kernel, curve: CurveId| {
+        TIERS.map(|tier| {
+            let program = widest(record.kernel(kernel.source(curve, tier).label)?)?;
+            let cycles = Figures::of(program).cycles?;
+            Some(cycles as f64 / f64::from(program.subgroup_size))
         })
+    };
+    let known: Records = records
+        .iter()
+        .filter(|(_, r)| estimates(r, PRODUCTS[0], CURVES[0]) != [None, None])
         .map(|(name, record)| (name.clone(), record.clone()))
         .collect();
-    for curve in CURVES {
-        out.push_str(&format!("\n### {curve}\n"));
-        head(out, "kernel", titles(&both));
-        for kernel in Kernel::ALL {
-            let cells: Vec<String> = both
-                .values()
-                .map(|record| {
-                    let [wide, narrow] = TIERS.map(|tier| {
-                        let kernel = record.kernel(kernel.source(curve, tier).label)?;
-                        of(kernel)?.cycles
-                    });
-                    match (wide, narrow) {
-                        (Some(wide), Some(narrow)) if wide > 0 => {
-                            format!("{:.2}", narrow as f64 / wide as f64)
-                        }
-                        _ => "–".to_owned(),
-                    }
-                })
-                .collect();
-            line(out, [kernel.name().to_owned()].into_iter().chain(cells));
-        }
+    head(out, "kernel", titles(&known));
+    for (kernel, curve) in PRODUCTS.iter().flat_map(|k| CURVES.map(|c| (*k, c))) {
+        let cells = known.values().map(|record| {
+            let cycles = estimates(record, kernel, curve)
+                .map(|cycles| cycles.map_or("–".to_owned(), |c| format!("{c:.0}")));
+            cycles.join(" / ")
+        });
+        let name = format!("{}, {curve}", kernel.name());
+        let cells: Vec<String> = cells.collect();
+        line(out, [name].into_iter().chain(cells));
     }
 }
 

@@ -85,26 +85,28 @@ pub fn find(wanted: &str) -> Result<Option<Adapter>, Box<dyn Error>> {
         Err(error) => return Err(error.into()),
     };
     let wanted = wanted.to_lowercase();
+    // SAFETY: the handle is alive.
+    let all = match unsafe { instance.enumerate_physical_devices() } {
+        // What the loader says if no driver finds a card.
+        Err(vk::Result::ERROR_INITIALIZATION_FAILED) => Vec::new(),
+        other => other?,
+    };
     // SAFETY: the handles are this instance's, which is alive.
     let found = unsafe {
-        instance
-            .enumerate_physical_devices()?
-            .into_iter()
-            .find(|physical| {
-                let name = text(
-                    &instance
-                        .get_physical_device_properties(*physical)
-                        .device_name,
-                );
-                let extensions = instance.enumerate_device_extension_properties(*physical);
-                name.to_lowercase().contains(&wanted)
-                    && extensions.is_ok_and(|all| {
-                        all.iter().any(|e| {
-                            e.extension_name_as_c_str()
-                                == Ok(khr::pipeline_executable_properties::NAME)
-                        })
+        all.into_iter().find(|physical| {
+            let name = text(
+                &instance
+                    .get_physical_device_properties(*physical)
+                    .device_name,
+            );
+            let extensions = instance.enumerate_device_extension_properties(*physical);
+            name.to_lowercase().contains(&wanted)
+                && extensions.is_ok_and(|all| {
+                    all.iter().any(|e| {
+                        e.extension_name_as_c_str() == Ok(khr::pipeline_executable_properties::NAME)
                     })
-            })
+                })
+        })
     };
     let Some(physical) = found else {
         // SAFETY: nothing made from it is left.
