@@ -62,6 +62,9 @@ pub struct What {
     /// Part of the kernels' labels, `name.curve.tier`
     #[arg(long, default_value = "")]
     kernels: String,
+    /// Part of the labels of kernels to leave out
+    #[arg(long)]
+    skip: Option<String>,
     /// Pipelines compiled at a time
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -76,6 +79,13 @@ impl What {
             threads: 1,
             ..Self::default()
         }
+    }
+}
+
+impl What {
+    fn has(&self, label: &str) -> bool {
+        let skipped = |part: &String| label.contains(part.as_str());
+        label.contains(&self.kernels) && !self.skip.as_ref().is_some_and(skipped)
     }
 }
 
@@ -110,7 +120,7 @@ const MEASURE: &str = "measure";
 pub fn main() -> Result<(), Box<dyn Error>> {
     match Cli::parse().action {
         Action::Measure { what } => {
-            let found = record::measure(&what.adapter, &what.kernels, what.threads.max(1))?;
+            let found = record::measure(&what)?;
             println!("{}", serde_json::to_string(&found)?);
         }
         Action::Ceilings => ceilings::regenerate()?,
@@ -137,6 +147,7 @@ pub fn record(what: &What) -> Result<Option<Record>, Box<dyn Error>> {
     command
         .args([MEASURE, "--adapter", &what.adapter])
         .args(["--kernels", &what.kernels])
+        .args(what.skip.iter().flat_map(|part| ["--skip", part]))
         .args(["--threads", &what.threads.to_string()])
         // What comes out of a cache has no compile time.
         .env("MESA_SHADER_CACHE_DISABLE", "true")

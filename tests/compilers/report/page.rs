@@ -69,6 +69,8 @@ struct Compiled {
     /// `kernel/curve`
     name: String,
     ms: f64,
+    #[serde(default)]
+    processor_ms: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -177,7 +179,7 @@ fn compilers(out: &mut String, records: &Records) {
     for (name, record) in records {
         let c = &record.compiler;
         let refused = record.kernels.iter().filter(|k| k.error.is_some()).count();
-        let ms: f64 = record.kernels.iter().map(|k| k.compile_ms).sum();
+        let ms: f64 = record.kernels.iter().map(time).sum();
         let threads = match record.threads {
             1 => String::new(),
             n => format!(", {n} at a time"),
@@ -250,18 +252,23 @@ fn figures(out: &mut String, records: &Records) {
     });
 }
 
+/// Milliseconds in the driver, of processors if known.
+fn time(kernel: &KernelRecord) -> f64 {
+    kernel.processor_ms.unwrap_or(kernel.compile_ms)
+}
+
 fn code(out: &mut String, records: &Records) {
     out.push_str(
         "\n## Code and compile time\n\n\
          Instructions (or bytes of code, where the compiler counts no instructions) / milliseconds \
-         in the driver. 0 ms: the program was another kernel's too.\n",
+         of processor time in the driver. 0 ms: the program was another kernel's too.\n",
     );
     tables(out, records, |kernel| {
         let f = of(kernel)?;
         let size = f.instructions.map(|n| n.to_string());
         let size = size.or(f.code.map(|n| format!("{n} B")));
         let size = size.unwrap_or("?".to_owned());
-        Some(format!("{size} / {:.0}", kernel.compile_ms))
+        Some(format!("{size} / {:.0}", time(kernel)))
     });
 }
 
@@ -306,7 +313,8 @@ fn adapters(out: &mut String, adapters: &[SelftestAdapter]) {
     out.push_str(
         "\n## Adapters\n\n\
          The self-test's outcome, and milliseconds from a kernel's source to the end of a first, \
-         empty dispatch: what wgpu and the driver take together, the driver's cache as it was.\n",
+         empty dispatch: what wgpu and the driver take together, the driver's cache as it was. On \
+         software adapters processor time.\n",
     );
     let columns: Vec<(&SelftestAdapter, &SelftestTier)> = adapters
         .iter()
@@ -346,7 +354,9 @@ fn adapters(out: &mut String, adapters: &[SelftestAdapter]) {
             let name = format!("{}/{curve}", kernel.name());
             let cells = columns.iter().map(|(_, tier)| {
                 let compiled = tier.compiled.iter().find(|c| c.name == name);
-                compiled.map_or("–".to_owned(), |c| format!("{:.0}", c.ms))
+                compiled.map_or("–".to_owned(), |c| {
+                    format!("{:.0}", c.processor_ms.unwrap_or(c.ms))
+                })
             });
             line(out, [kernel.name().to_owned()].into_iter().chain(cells));
         }

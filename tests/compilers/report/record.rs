@@ -1,5 +1,6 @@
 //! What one compiler made of every kernel: measured, written, read again.
 
+use super::What;
 use super::spirv::translate;
 use super::vulkan::{self, Compiler, Executable};
 use groth16_gpu::kernels::{KERNELS, KernelSource, WordTier};
@@ -33,29 +34,29 @@ pub struct KernelRecord {
     pub label: String,
     /// Time in the driver.
     pub compile_ms: f64,
+    /// Time of processors meanwhile, which other programs do not disturb; with one thread alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_ms: Option<f64>,
     /// What the driver said if it refused the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub executables: Vec<Executable>,
 }
 
-/// Compiles the kernels with `part` in their labels on the first adapter with `adapter` in its
-/// name. `None` if there is no such adapter that can tell about pipelines.
+/// Compiles what is asked for on the first adapter with the name asked for. `None` if there is no
+/// such adapter that can tell about pipelines.
 ///
 /// # Errors
 /// If the adapter cannot be opened, or naga does not translate a kernel.
-pub fn measure(
-    adapter: &str,
-    part: &str,
-    threads: usize,
-) -> Result<Option<Record>, Box<dyn Error>> {
-    let Some(adapter) = vulkan::find(adapter)? else {
+pub fn measure(what: &What) -> Result<Option<Record>, Box<dyn Error>> {
+    let threads = what.threads.max(1);
+    let Some(adapter) = vulkan::find(&what.adapter)? else {
         return Ok(None);
     };
     let device = adapter.open()?;
     let sources: Vec<&KernelSource> = KERNELS
         .iter()
-        .filter(|k| k.label.contains(part) && (adapter.wide || k.tier == WordTier::U32))
+        .filter(|k| what.has(k.label) && (adapter.wide || k.tier == WordTier::U32))
         .collect();
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
@@ -64,12 +65,15 @@ pub fn measure(
             scope.spawn(|| {
                 while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let kernel = translate(source, adapter.api_version).map(|spirv| {
+                        let start = processor_ms();
                         let compiled = device.compile(source, &spirv);
+                        let used = processor_ms().zip(start).map(|(end, start)| end - start);
                         let error = compiled.as_ref().err().map(ToString::to_string);
                         let (executables, compile_ms) = compiled.unwrap_or_default();
                         KernelRecord {
                             label: source.label.to_owned(),
-                            compile_ms: (compile_ms * 10.0).round() / 10.0,
+                            compile_ms: tenths(compile_ms),
+                            processor_ms: used.filter(|_| threads == 1).map(tenths),
                             error,
                             executables,
                         }
@@ -123,6 +127,20 @@ impl Record {
     pub fn kernel(&self, label: &str) -> Option<&KernelRecord> {
         self.kernels.iter().find(|k| k.label == label)
     }
+}
+
+fn tenths(ms: f64) -> f64 {
+    (ms * 10.0).round() / 10.0
+}
+
+/// What all threads of this process have had of processors, where Linux tells.
+fn processor_ms() -> Option<f64> {
+    let mut sum = 0;
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        sum += text.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    Some(sum as f64 / 1e6)
 }
 
 /// The day in the Gregorian calendar (UTC).
