@@ -147,7 +147,7 @@ fn processor_ms() -> Option<f64> {
 fn today() -> Result<String, Box<dyn Error>> {
     let days = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400;
     let (mut year, mut rest) = (1970, days);
-    let leap = |y: u64| y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
+    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
     while rest >= 365 + u64::from(leap(year)) {
         rest -= 365 + u64::from(leap(year));
         year += 1;
