@@ -62,8 +62,9 @@ const CYCLES: [Name; 3] = [
 impl Figures {
     pub fn of(executable: &Executable) -> Self {
         let get = |(name, unit): &Name| {
-            let value = executable.statistics.get(*name)?.as_f64()?;
-            Some(value as u64 * unit)
+            let value = executable.statistics.get(*name)?.as_f64()? as u64;
+            // NVIDIA's driver adds 2^36 to the local memory of a kernel.
+            Some(u64::from(value as u32) * unit)
         };
         let first = |names: &[Name]| names.iter().find_map(get);
         Self {
