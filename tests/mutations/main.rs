@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Mutations for each reader: some seconds.
-const DEFAULT_COUNT: u64 = 2000;
+const DEFAULT_COUNT: u64 = 1000;
 /// One file takes well under a millisecond. Time of processors, where the system tells.
 const SLOWEST: Duration = Duration::from_secs(1);
 /// Beside what a file's size justifies: messages, paths, tables of threads.
