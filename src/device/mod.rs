@@ -23,7 +23,7 @@ mod staging;
 mod submission;
 mod wgpu;
 
-pub use adapters::Adapters;
+pub use adapters::{AdapterDetails, Adapters, BackendSurvey, Survey};
 pub use arena::{ArenaReport, ResidentBuffer};
 pub use execute::{Progress, RunOptions};
 pub use kept::{KeptPart, KeptParts};

@@ -5,7 +5,7 @@ use crate::bytes::Bytes;
 use crate::control::check_deadline;
 use crate::curve::CurveId;
 use crate::device::DeviceOptions;
-use crate::device::adapters::{Candidate, candidates, default_budget};
+use crate::device::adapters::{AdapterDetails, Candidate, candidate, default_budget};
 use crate::device::allocator::ALIGNMENT;
 use crate::device::arena::{
     ArenaConfig, ArenaReport, BufferArena, BufferUse, Memory, Reservation, ResidentBuffer,
@@ -344,6 +344,7 @@ pub(super) struct Builtins {
 /// A GPU (or a software adapter) that runs recordings. Shared freely between threads.
 pub struct GpuDevice {
     info: DeviceInfo,
+    details: AdapterDetails,
     tier: WordTier,
     limits: GpuLimits,
     pub(super) options: DeviceOptions,
@@ -380,11 +381,10 @@ impl GpuDevice {
     /// # Errors
     /// [`Error::NoDevice`] if it is gone or refuses, [`Error::Usage`] for a tier that it lacks.
     pub fn open(info: &DeviceInfo, options: &DeviceOptions) -> Result<Arc<Self>> {
-        let mut all = candidates();
-        let same = |c: &Candidate| c.info == *info;
-        let row = all.iter().position(same);
-        let row = row.ok_or_else(|| Error::NoDevice(format!("{info} is not there any more")))?;
-        Self::open_candidate(all.swap_remove(row), options)
+        let found = candidate(info);
+        let found =
+            found.ok_or_else(|| Error::NoDevice(format!("{info} is not there any more")))?;
+        Self::open_candidate(found, options)
     }
 
     pub(super) fn open_candidate(
@@ -405,6 +405,7 @@ impl GpuDevice {
         if info.backend != Backend::Metal && options.timestamps {
             wanted |= F::TIMESTAMP_QUERY | F::TIMESTAMP_QUERY_INSIDE_ENCODERS;
         }
+        let details = AdapterDetails::of(&adapter);
         let features = adapter.features() & wanted;
         let limits = adapter.limits();
         let request = adapter.request_device(&::wgpu::DeviceDescriptor {
@@ -469,6 +470,7 @@ impl GpuDevice {
         };
         let guess = if info.software { 2e7 } else { 2e9 };
         let gpu = Self {
+            details,
             tier,
             limits,
             arena,
@@ -493,6 +495,10 @@ impl GpuDevice {
     /// Its row in the list.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+    /// What its adapter can do beyond what the kernels need.
+    pub fn details(&self) -> &AdapterDetails {
+        &self.details
     }
     /// The shader tier in use.
     pub fn tier(&self) -> WordTier {
@@ -536,6 +542,19 @@ impl GpuDevice {
         progress: &(dyn Fn(usize) -> Result<()> + Sync),
     ) -> Result<()> {
         self.pipelines.precompile(kernels, progress)
+    }
+
+    /// As [`Self::precompile`], of every kernel: `each` gets the position of one that is done, what
+    /// came of it, and the time that it took beside the others.
+    pub fn compile_each(
+        &self,
+        kernels: &[(Kernel, CurveId)],
+        each: &(dyn Fn(usize, Result<()>, Duration) + Sync),
+    ) {
+        self.pipelines.compile_each(kernels, &|at, compiled, time| {
+            each(at, compiled, time);
+            true
+        });
     }
 
     /// Puts data on the device to stay there. Sizes are rounded up to 4 bytes, with zeros.

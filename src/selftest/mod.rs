@@ -2,7 +2,8 @@
 //!
 //! [`cases`] is the one list of what is tested; the `selftest` command runs it on a user's machine
 //! and the integration tests run it on every adapter of theirs. Each case makes its inputs from a
-//! fixed seed, records a plan, and compares what the device gives with what arkworks computes.
+//! fixed seed and computes with arkworks what must come of them, once; on each device it then records
+//! a plan, and compares.
 
 mod field;
 mod fixed_base;
@@ -12,9 +13,15 @@ mod points;
 mod proof;
 mod report;
 mod rows;
+mod run;
+mod throughput;
 
-pub use report::{AdapterReport, CaseReport, CompileTime, SelftestReport, TierReport, run};
+pub use report::{
+    AdapterReport, CaseReport, CompileTime, Host, SCHEMA, SelftestReport, Throughput, TierReport,
+};
+pub use run::{Event, run};
 
+use crate::bytes::Bytes;
 use crate::curve::{Bls12381, Bn254, CurveId, GpuCurve};
 use crate::device::recording::{BufferId, Recording};
 use crate::device::{DeviceInfo, GpuDevice, RunOptions, RunOutput};
@@ -23,20 +30,33 @@ use crate::ntt::push_scalar;
 use ark_ff::UniformRand;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rayon::prelude::*;
 use serde::Serialize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Fails with what was wrong.
 type Outcome = Result<(), String>;
 
+/// What a case does on a device, with its inputs and what must come of them at hand.
+pub type Check = Box<dyn Fn(&Arc<GpuDevice>) -> Result<(), String> + Send + Sync>;
+
+/// A case made ready: on the CPU alone, so that it serves every device and tier.
+type Prepared = Result<Check, String>;
+
+fn check(run: impl Fn(&Arc<GpuDevice>) -> Outcome + Send + Sync + 'static) -> Prepared {
+    Ok(Box::new(run))
+}
+
 /// How large the inputs of the cases are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
     /// What a software adapter does in seconds.
     Small,
     /// Several passes, levels and workgroups of everything.
     Large,
+    /// Transforms and sums that fill a card; computing what must come of them takes the CPU minutes.
+    Huge,
 }
 
 impl Size {
@@ -52,7 +72,7 @@ impl Size {
     fn pick<T>(self, small: T, large: T) -> T {
         match self {
             Self::Small => small,
-            Self::Large => large,
+            Self::Large | Self::Huge => large,
         }
     }
 }
@@ -74,17 +94,60 @@ pub struct Case {
     pub scope: Scope,
     /// The kernels whose results decide the outcome.
     pub kernels: &'static [Kernel],
-    /// Runs it.
+    /// Makes inputs and what must come of them.
     ///
     /// # Errors
-    /// What was wrong, in words.
-    pub run: fn(&Arc<GpuDevice>, Size) -> Result<(), String>,
+    /// Why the CPU could not.
+    pub prepare: fn(Size) -> Result<Check, String>,
 }
 
 impl Case {
     /// `name/curve`
     pub fn id(&self) -> String {
         format!("{}/{}", self.name, self.curve)
+    }
+}
+
+/// Every case, each prepared once.
+pub struct PreparedCases {
+    size: Size,
+    cases: Vec<(Case, OnceLock<Prepared>)>,
+}
+
+impl PreparedCases {
+    /// Prepares nothing yet.
+    pub fn new(size: Size) -> Self {
+        let unprepared = |case| (case, OnceLock::new());
+        let cases = cases().into_iter().map(unprepared).collect();
+        Self { size, cases }
+    }
+
+    /// Prepares all, on all cores.
+    pub fn prepare(&self) {
+        let indices = (0..self.cases.len()).into_par_iter();
+        indices.with_max_len(1).for_each(|i| _ = self.prepared(i));
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The cases, in the order of [`cases`].
+    pub fn cases(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter().map(|(case, _)| case)
+    }
+
+    fn prepared(&self, index: usize) -> &Prepared {
+        let (case, prepared) = &self.cases[index];
+        prepared.get_or_init(|| (case.prepare)(self.size))
+    }
+
+    /// Runs a case on a device, prepared before or now.
+    ///
+    /// # Errors
+    /// What was wrong, in words.
+    pub fn run(&self, index: usize, gpu: &Arc<GpuDevice>) -> Result<(), String> {
+        self.prepared(index).as_ref().map_err(Clone::clone)?(gpu)
     }
 }
 
@@ -142,12 +205,12 @@ macro_rules! fixed_base_kernels {
 /// nearest to the cause.
 fn cases_over<C: GpuCurve>() -> Vec<Case> {
     use Scope::{Kernel as One, Plan};
-    let case = |name, scope, kernels, run| Case {
+    let case = |name, scope, kernels, prepare| Case {
         name,
         curve: C::ID,
         scope,
         kernels,
-        run,
+        prepare,
     };
     vec![
         case(
@@ -272,8 +335,8 @@ fn rng(seed: u64) -> StdRng {
 }
 
 /// Uploads bytes into a new buffer.
-fn upload(rec: &mut Recording, label: &'static str, bytes: Vec<u8>) -> BufferId {
-    crate::ntt::upload(rec, label, &bytes.into())
+fn upload(rec: &mut Recording, label: &'static str, bytes: &Bytes) -> BufferId {
+    crate::ntt::upload(rec, label, bytes)
 }
 
 fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, String> {
@@ -287,10 +350,10 @@ fn random<C: GpuCurve>(n: usize, rng: &mut StdRng) -> Vec<C::Fr> {
 }
 
 /// Scalars in the form at rest.
-fn at_rest<C: GpuCurve>(v: &[C::Fr]) -> Vec<u8> {
+fn at_rest<C: GpuCurve>(v: &[C::Fr]) -> Bytes {
     let mut out = Vec::with_capacity(32 * v.len());
     v.iter().for_each(|x| push_scalar::<C>(x, &mut out));
-    out
+    out.into()
 }
 
 /// Compares scalars that the device gave, in the form at rest, with what they should be.

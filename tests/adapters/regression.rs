@@ -4,6 +4,7 @@
 
 mod broken_kernels;
 
+use crate::cases::prepared;
 use crate::circuits::{chain, number, random_chain, with_value};
 use crate::common::{self, TestDevice, ensure};
 use crate::corpus;
@@ -16,7 +17,7 @@ use groth16_gpu::proof::Proof;
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::{ProvingKey, QapReduction, g1_to_raw};
 use groth16_gpu::report::ProofReport;
-use groth16_gpu::selftest::{self, Size};
+use groth16_gpu::selftest::Size;
 use groth16_gpu::setup::setup_from_seed;
 use groth16_gpu::verify::verify;
 use groth16_gpu::with_curve;
@@ -319,8 +320,11 @@ fn p11_budgets(d: &TestDevice) -> Outcome {
 /// Checks of bounds and loops change no result.
 fn p52_checked_shaders(d: &TestDevice) -> Outcome {
     let gpu = open(d, |o| o.checked_shaders = true)?;
-    for case in selftest::cases() {
-        (case.run)(&gpu, Size::Small).map_err(|e| format!("{}: {e}", case.id()))?;
+    let cases = prepared(Size::Small);
+    for (index, case) in cases.cases().enumerate() {
+        cases
+            .run(index, &gpu)
+            .map_err(|e| format!("{}: {e}", case.id()))?;
     }
     Ok(())
 }

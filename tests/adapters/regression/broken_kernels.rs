@@ -1,13 +1,14 @@
 //! p53: a compiler that makes something else of a kernel than it says.
 
 use super::{Outcome, circuit, expect_class, open};
+use crate::cases::prepared;
 use crate::common::{TestDevice, doing_nothing, ensure};
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::device::{Device, DeviceOptions};
 use groth16_gpu::kernels::{Kernel, KernelSource, WordTier};
 use groth16_gpu::prover::{ProveOptions, Prover};
 use groth16_gpu::proving_key::QapReduction;
-use groth16_gpu::selftest::{self, Size};
+use groth16_gpu::selftest::{self, Event, Size};
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -154,10 +155,12 @@ pub fn p53_broken_kernels(d: &TestDevice) -> Outcome {
             }
             set(tier, Some((kernel, constant)));
             let what = format!("{}, wrong constant: {constant}", kernel.name());
-            let mut covering = selftest::cases()
-                .into_iter()
-                .filter(|c| c.curve == CurveId::Bn254 && c.kernels.contains(&kernel));
-            let caught = covering.any(|c| (c.run)(&gpu, Size::Small).is_err());
+            let cases = prepared(Size::Small);
+            let mut covering = cases
+                .cases()
+                .enumerate()
+                .filter(|(_, c)| c.curve == CurveId::Bn254 && c.kernels.contains(&kernel));
+            let caught = covering.any(|(index, _)| cases.run(index, &gpu).is_err());
             ensure!(caught, "{what}: the self-test did not notice");
             if used_by_proofs(kernel) {
                 // Sums may be no points, or give a proof that does not verify.
@@ -187,8 +190,8 @@ fn the_report_names_the_kernel(d: &TestDevice) -> Outcome {
     };
     let adapters = [d.gpu.info().clone()];
     let mut seen = 0;
-    let report = selftest::run(&adapters, &options, Some(Size::Small), &mut |_, _, _| {
-        seen += 1;
+    let report = selftest::run(&adapters, 1, &options, Some(Size::Small), &mut |event| {
+        seen += usize::from(matches!(event, Event::Case(..)));
     });
     ensure!(!report.passed, "the report says that all passed");
     let cases = &report.adapters[0].tiers[0].cases;
