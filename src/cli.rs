@@ -13,6 +13,7 @@ mod inspect;
 mod opening;
 mod proofs;
 mod prove;
+mod selftest;
 mod throughput;
 mod tune;
 mod units;

@@ -177,13 +177,13 @@ struct RawExample {
 
 #[derive(Debug, Args)]
 struct RawSelftest {
-    /// Devices to test; all if none is given
+    /// Devices to test; if none is given, all, through every back end that the platform has
     #[arg(long, value_name = "D")]
     device: Vec<String>,
     /// Tests one of the shaders' word sizes alone
     #[arg(long, value_name = "auto|u64|u32", default_value = "auto")]
     word_tier: String,
-    /// Write the report as JSON, to attach to a bug report
+    /// Write the report, to attach to an issue: as a page if FILE ends in .md, else as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Then measure the devices anew: word tier, accumulation method, digits; remembered for later

@@ -1,8 +1,8 @@
 //! The commands.
 
-use super::args::{Command, Key, Raw, Selftest, Setup, Verify, VkeySource};
+use super::args::{Command, Key, Raw, Setup, Verify, VkeySource};
 use super::prove::prove;
-use super::{Output, batch, engine, example, inspect, tune, write_stdout};
+use super::{Output, batch, engine, example, inspect, write_stdout};
 use clap::CommandFactory;
 use groth16_gpu::device::CacheFolder;
 use groth16_gpu::error::{InputClass, InputError};
@@ -30,7 +30,7 @@ pub fn run(command: Command, out: &Output) -> Result<ExitCode> {
         Command::Setup(args) => setup(args, out)?,
         Command::Example(args) => example::example(&args, out)?,
         Command::Devices => engine::devices(out)?,
-        Command::Selftest(args) => return selftest(&args, out),
+        Command::Selftest(args) => return super::selftest::selftest(&args, out),
         Command::Bench(args) => super::bench::run(args, out)?,
         Command::Completions(shell) => {
             // clap_complete panics when it cannot write.
@@ -255,29 +255,4 @@ fn setup(args: Setup, out: &Output) -> Result<()> {
         "device": report.device, "stages": report.stages_ms(),
     });
     out.result(&result, "")
-}
-
-/// Exit code 5 if a kernel fails, or gives a wrong sum when it is measured, as for any device fault.
-fn selftest(args: &Selftest, out: &Output) -> Result<ExitCode> {
-    let file = match &args.report {
-        Some(path) => {
-            refuse_to_replace(path)?;
-            Some(NewFile::create(path)?)
-        }
-        None => None,
-    };
-    let report = engine::selftest(args, out)?;
-    let mut value = serde_json::to_value(&report)
-        .map_err(|e| Error::io("report", std::io::Error::other(e.to_string())))?;
-    let (tuning, tuning_text, right) = tune::tune_tested(args, &report, out);
-    if !tuning_text.is_empty() {
-        value["tuning"] = tuning;
-    }
-    if let Some(mut file) = file {
-        file.write(format!("{value:#}\n").as_bytes())?;
-        file.commit()?;
-    }
-    let text = tuning_text + &engine::selftest_table(&report);
-    out.result(&value, &text)?;
-    Ok(ExitCode::from(if report.passed && right { 0 } else { 5 }))
 }

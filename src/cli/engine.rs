@@ -3,16 +3,19 @@
 
 use super::Output;
 use super::args::{DeviceChoice, Selftest};
-use groth16_gpu::curve::GpuCurve;
+use groth16_gpu::curve::{CurveId, GpuCurve};
 use groth16_gpu::device::selector::{DeviceSelector, select};
-use groth16_gpu::device::{Adapters, Device, DeviceInfo, DeviceOptions, Selected};
+use groth16_gpu::device::{
+    Adapters, BackendSurvey, Device, DeviceInfo, DeviceOptions, Selected, Survey,
+};
 use groth16_gpu::formats::r1cs::R1cs;
 use groth16_gpu::host::{JobPlace, job_bytes, key_bytes};
+use groth16_gpu::kernels::{Kernel, WordTier};
 use groth16_gpu::key_layout::KeyLayout;
 use groth16_gpu::proof_plan::{Planner, plan_room};
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::ProvingKey;
-use groth16_gpu::selftest::{self, SelftestReport};
+use groth16_gpu::selftest::{self, Event, SelftestReport};
 use groth16_gpu::setup::{SetupOptions, SetupReport, setup_bytes, setup_insecure_with};
 use groth16_gpu::witness::Witness;
 use groth16_gpu::{Error, ProofReport, Result, with_curve};
@@ -239,17 +242,19 @@ pub fn devices(out: &Output) -> Result<()> {
     out.result(&json!({ "devices": value }), &text)
 }
 
-/// The adapters to test; all if none was named.
-fn adapters_to_test(selectors: &[DeviceSelector]) -> Result<Vec<DeviceInfo>> {
-    let found = Device::list();
-    if selectors.is_empty() {
-        return match found.is_empty() {
+/// The adapters to test, with the number of those that `devices` lists, and what back ends there
+/// are: everything if no device was named.
+fn adapters_to_test(args: &Selftest) -> Result<(Vec<DeviceInfo>, usize, Vec<BackendSurvey>)> {
+    if args.devices.is_empty() {
+        let survey = Survey::new();
+        return match survey.adapters.is_empty() {
             true => Err(Error::NoDevice("no adapter found to test".to_owned())),
-            false => Ok(found),
+            false => Ok((survey.adapters, survey.listed, survey.backends)),
         };
     }
+    let found = Device::list();
     let mut rows = Vec::new();
-    for selector in selectors {
+    for selector in &args.devices {
         match select(selector, &found)? {
             Selected::Gpu(row) if !rows.contains(&row) => rows.push(row),
             Selected::Gpu(_) => {}
@@ -259,70 +264,48 @@ fn adapters_to_test(selectors: &[DeviceSelector]) -> Result<Vec<DeviceInfo>> {
             }
         }
     }
-    Ok(rows.into_iter().map(|row| found[row].clone()).collect())
+    let named: Vec<_> = rows.into_iter().map(|row| found[row].clone()).collect();
+    let listed = named.len();
+    Ok((named, listed, Vec::new()))
 }
 
 /// Runs the self-test.
 pub fn selftest(args: &Selftest, out: &Output) -> Result<SelftestReport> {
-    let mut adapters = adapters_to_test(&args.devices)?;
-    if let Some(tier) = args.word_tier {
-        adapters.retain(|a| a.tiers.contains(&tier));
-        if adapters.is_empty() {
-            let tier = tier.name();
-            return Err(Error::NoDevice(format!("none of them has the tier {tier}")));
-        }
+    let (adapters, listed, backends) = adapters_to_test(args)?;
+    if let Some(tier) = args.word_tier
+        && !adapters.iter().any(|a| a.tiers.contains(&tier))
+    {
+        let tier = tier.name();
+        return Err(Error::NoDevice(format!("none of them has the tier {tier}")));
     }
     let options = DeviceOptions {
         word_tier: args.word_tier,
         ..DeviceOptions::default()
     };
-    let tiers = |a: &DeviceInfo| args.word_tier.map_or(a.tiers.len(), |_| 1);
-    let total = selftest::cases().len() * adapters.iter().map(tiers).sum::<usize>();
+    let tiers = |a: &DeviceInfo| {
+        let asked = |t: &&WordTier| args.word_tier.is_none_or(|tier| tier == **t);
+        a.tiers.iter().filter(asked).count()
+    };
+    let kernels = Kernel::ALL.len() * CurveId::ALL.len();
+    let each = kernels + selftest::cases().len();
+    let total = each * adapters.iter().map(tiers).sum::<usize>();
     let bar = progress_bar(out);
     let mut done = 0;
-    let report = selftest::run(&adapters, &options, None, &mut |adapter, tier, case| {
-        done += 1;
-        bar.set_position((100 * done / total) as u64);
-        bar.set_message(format!("{adapter}, {}: {}", tier.name(), case.name));
-    });
-    bar.finish_and_clear();
-    Ok(report)
-}
-
-/// The report for people.
-pub fn selftest_table(report: &SelftestReport) -> String {
-    let mut text = String::new();
-    for adapter in &report.adapters {
-        for tier in &adapter.tiers {
-            let (device, seconds) = (&adapter.device, tier.total_ms / 1e3);
-            text += &format!(
-                "{device}, {}, tier {}: {seconds:.1} s\n",
-                device.driver, tier.tier
-            );
-            if let Some(error) = &tier.error {
-                text += &format!("  FAIL  {error}\n");
+    let report = selftest::run(&adapters, listed, &options, None, &mut |event| {
+        match event {
+            Event::Preparing => bar.set_message("computing references"),
+            Event::Compiling(adapter, tier, n) => {
+                done += 1;
+                let tier = tier.name();
+                bar.set_message(format!("{adapter}, {tier}: compiling, {n} of {kernels}"));
             }
-            let slowest = tier.compiled.iter().max_by(|a, b| a.ms.total_cmp(&b.ms));
-            if let Some(kernel) = slowest {
-                let (name, ms) = (&kernel.name, kernel.ms);
-                text += &format!("  slowest to compile: {name}, {ms:.1} ms\n");
-            }
-            for case in &tier.cases {
-                let verdict = if case.passed { "ok  " } else { "FAIL" };
-                let mut times = format!("{:8.1} ms", case.first_ms);
-                if let Some(second) = case.second_ms {
-                    times += &format!(", then {second:8.1} ms");
-                }
-                text += &format!("  {verdict}  {:26} {times}\n", case.name);
-                if let Some(message) = &case.message {
-                    text += &format!("        {message}\n");
-                }
+            Event::Case(adapter, tier, case) => {
+                done += 1;
+                bar.set_message(format!("{adapter}, {}: {}", tier.name(), case.name));
             }
         }
-    }
-    text + if report.passed {
-        "every kernel passed"
-    } else {
-        "A KERNEL FAILED: do not prove on this device, and report it with --report FILE"
-    }
+        bar.set_position((100 * done / total.max(1)) as u64);
+    });
+    bar.finish_and_clear();
+    Ok(SelftestReport { backends, ..report })
 }

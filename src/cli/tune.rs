@@ -53,7 +53,7 @@ pub fn may_measure(choice: &DeviceChoice, proof_log2: Option<u32>) -> bool {
 /// What is to be measured before a command, and with which options: what `--retune` asks for.
 /// Without it, and before a proof over a domain of 2^`proof_log2`, a card that was not measured yet,
 /// in the one tier that it will be opened in: the kernels of another one can take minutes to
-/// compile, and the self-test compiles them anyway. Nothing is measured by itself on a software
+/// compile. Nothing is measured by itself on a software
 /// adapter, where compiling takes longer than a proof.
 pub fn due(
     choice: &DeviceChoice,
@@ -128,9 +128,8 @@ pub fn tune(
     Ok(tuned)
 }
 
-/// Measures after a self-test, over both curves: what `--retune` asks for; without it, cards that
-/// passed and were not measured in every tier. Their kernels are compiled by now. Returns what was
-/// measured, also as text, and whether every sum was right.
+/// Measures after a self-test, over both curves, if `--retune` asks for it. Returns what was measured,
+/// also as text, and whether every sum was right.
 pub fn tune_tested(
     args: &Selftest,
     report: &SelftestReport,
@@ -141,20 +140,9 @@ pub fn tune_tested(
         word_tier: args.word_tier,
         ..DeviceOptions::default()
     };
-    for adapter in &report.adapters {
+    for adapter in report.adapters.iter().filter(|a| args.retune && a.listed) {
         let info = &adapter.device;
-        let record = on_file(info, &options);
-        let passed = adapter.tiers.iter().all(|t| t.passed());
         for curve in CurveId::ALL {
-            let tiers = || match args.word_tier {
-                Some(tier) => vec![tier],
-                None => info.tiers.clone(),
-            };
-            let known = |r: &TuningRecord| tiers().iter().all(|tier| r.has(curve, *tier));
-            let due = passed && !info.software && !record.as_ref().is_some_and(known);
-            if !args.retune && !due {
-                continue;
-            }
             out.note(&format!("measuring {info}, {curve}"));
             match probe(info, &options, curve, &mut |_| {}) {
                 Ok(probe) => {

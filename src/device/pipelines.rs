@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A shader with the calling convention of [`crate::kernels`].
 #[derive(Clone, Copy, Debug)]
@@ -212,33 +212,50 @@ impl Pipelines {
         kernels: &[(Kernel, CurveId)],
         progress: &(dyn Fn(usize) -> Result<()> + Sync),
     ) -> Result<()> {
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let done = AtomicUsize::new(0);
         let failed = Mutex::new(None);
         let fail = |error| {
             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert(error);
         };
+        self.compile_each(kernels, &|_, compiled, _| {
+            if let Err(error) = compiled {
+                fail(error);
+            }
+            let go_on = progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+            go_on.map_err(fail).is_ok()
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Compiles many kernels on all cores. `each` gets the position of one that is done, what came
+    /// of it and its time; once it returns false, no more are begun.
+    pub fn compile_each(
+        &self,
+        kernels: &[(Kernel, CurveId)],
+        each: &(dyn Fn(usize, Result<()>, Duration) -> bool + Sync),
+    ) {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..threads.min(kernels.len()) {
                 scope.spawn(|| {
-                    while let Some(&(kernel, curve)) =
-                        kernels.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        if let Err(error) = self.get(kernel, curve) {
-                            fail(error);
-                        }
-                        if let Err(error) = progress(done.fetch_add(1, Ordering::Relaxed) + 1) {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(&(kernel, curve)) = kernels.get(at) else {
+                            break;
+                        };
+                        let start = Instant::now();
+                        let compiled = self.get(kernel, curve).map(drop);
+                        if !each(at, compiled, start.elapsed()) {
                             next.store(kernels.len(), Ordering::Relaxed);
-                            fail(error);
                         }
                     }
                 });
             }
         });
         self.save();
-        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failed.map_or(Ok(()), Err)
     }
 
     /// Writes the cache file if something was compiled since the last time that was not in it.

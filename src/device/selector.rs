@@ -90,6 +90,8 @@ pub enum Backend {
 }
 
 impl Backend {
+    pub const ALL: [Self; 4] = [Self::Vulkan, Self::Metal, Self::Dx12, Self::Gl];
+
     /// Lower-case name, as in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -253,21 +255,23 @@ fn none(selector: &DeviceSelector, devices: &[DeviceInfo]) -> Error {
 pub fn one_row_per_card(rows: &[DeviceInfo]) -> Vec<usize> {
     let mut keep: Vec<usize> = Vec::new();
     for (i, row) in rows.iter().enumerate() {
-        let twin = |other: &DeviceInfo| {
-            if !row.pci_bus.is_empty() && !other.pci_bus.is_empty() {
-                return row.pci_bus.eq_ignore_ascii_case(&other.pci_bus);
-            }
-            row.backend != other.backend && same_model(row, other)
-        };
         let better = |j: usize| {
             let other = &rows[j];
-            twin(other) && (other.backend.rank(), j) < (row.backend.rank(), i)
+            same_card(row, other) && (other.backend.rank(), j) < (row.backend.rank(), i)
         };
         if !(0..rows.len()).any(better) {
             keep.push(i);
         }
     }
     keep
+}
+
+/// Whether two rows that differ are one physical card, as far as can be told.
+pub fn same_card(a: &DeviceInfo, b: &DeviceInfo) -> bool {
+    if !a.pci_bus.is_empty() && !b.pci_bus.is_empty() {
+        return a.pci_bus.eq_ignore_ascii_case(&b.pci_bus);
+    }
+    a.backend != b.backend && same_model(a, b)
 }
 
 /// The same model of card, as far as two interfaces agree in what they report. GL gives no device

@@ -5,7 +5,7 @@ use crate::bytes::Bytes;
 use crate::control::check_deadline;
 use crate::curve::CurveId;
 use crate::device::DeviceOptions;
-use crate::device::adapters::{Candidate, candidates, default_budget};
+use crate::device::adapters::{AdapterDetails, Candidate, candidate, default_budget};
 use crate::device::allocator::ALIGNMENT;
 use crate::device::arena::{
     ArenaConfig, ArenaReport, BufferArena, BufferUse, Memory, Reservation, ResidentBuffer,
@@ -19,6 +19,7 @@ use crate::device::queue::{Calibration, DeviceQueue, Health, Submission, Submitt
 use crate::device::recording::Recording;
 use crate::device::selector::{Backend, DeviceInfo};
 use crate::error::{Error, Result};
+use crate::first_use::{self, FirstUse};
 use crate::kernels::{Kernel, WordTier};
 use crate::tuning::{self, MsmTunings};
 use serde::Serialize;
@@ -346,9 +347,11 @@ pub(super) struct Builtins {
 /// A GPU (or a software adapter) that runs recordings. Shared freely between threads.
 pub struct GpuDevice {
     info: DeviceInfo,
+    details: AdapterDetails,
     tier: WordTier,
     limits: GpuLimits,
-    pub(super) options: DeviceOptions,
+    pub(crate) options: DeviceOptions,
+    pub(crate) first_use: FirstUse,
     pub(super) device: ::wgpu::Device,
     pub(super) arena: Arc<BufferArena<WgpuMemory>>,
     pub(super) pipelines: Pipelines,
@@ -369,11 +372,10 @@ impl GpuDevice {
     /// # Errors
     /// [`Error::NoDevice`] if it is gone or refuses, [`Error::Usage`] for a tier that it lacks.
     pub fn open(info: &DeviceInfo, options: &DeviceOptions) -> Result<Arc<Self>> {
-        let mut all = candidates();
-        let same = |c: &Candidate| c.info == *info;
-        let row = all.iter().position(same);
-        let row = row.ok_or_else(|| Error::NoDevice(format!("{info} is not there any more")))?;
-        Self::open_candidate(all.swap_remove(row), options)
+        let found = candidate(info);
+        let found =
+            found.ok_or_else(|| Error::NoDevice(format!("{info} is not there any more")))?;
+        Self::open_candidate(found, options)
     }
 
     pub(super) fn open_candidate(
@@ -385,18 +387,28 @@ impl GpuDevice {
         if let Some(profile) = &options.profile {
             info = profile.restrict(&info);
         }
-        let (tier, msm) = tuning::resolve(&info, options);
+        let (tier, mut msm) = tuning::resolve(&info, options);
         if !info.tiers.contains(&tier) {
             return Err(Error::Usage(format!(
                 "{info} has no 64-bit integers in shaders; tier {} can not be used",
                 tier.name()
             )));
         }
+        let preferred = tier;
+        let tier = first_use::choose_tier(&info, options, preferred)?;
+        if tier != preferred {
+            let options = DeviceOptions {
+                word_tier: Some(tier),
+                ..options.clone()
+            };
+            msm = tuning::resolve(&info, &options).1;
+        }
         let mut wanted = F::SHADER_INT64 | F::PIPELINE_CACHE;
         // Timestamps hang or vanish on Metal (wgpu-native#624).
         if info.backend != Backend::Metal && options.timestamps {
             wanted |= F::TIMESTAMP_QUERY | F::TIMESTAMP_QUERY_INSIDE_ENCODERS;
         }
+        let details = AdapterDetails::of(&adapter);
         let mut features = adapter.features() & wanted;
         let mut limits = adapter.limits();
         if let Some(profile) = &options.profile {
@@ -464,6 +476,8 @@ impl GpuDevice {
         };
         let guess = if info.software { 2e7 } else { 2e9 };
         let gpu = Self {
+            first_use: FirstUse::new(&info, options, tier),
+            details,
             tier,
             limits,
             arena,
@@ -487,6 +501,10 @@ impl GpuDevice {
     /// Its row in the list.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+    /// What its adapter can do beyond what the kernels need.
+    pub fn details(&self) -> &AdapterDetails {
+        &self.details
     }
     /// The shader tier in use.
     pub fn tier(&self) -> WordTier {
@@ -530,6 +548,19 @@ impl GpuDevice {
         progress: &(dyn Fn(usize) -> Result<()> + Sync),
     ) -> Result<()> {
         self.pipelines.precompile(kernels, progress)
+    }
+
+    /// As [`Self::precompile`], of every kernel: `each` gets the position of one that is done, what
+    /// came of it, and the time that it took beside the others.
+    pub fn compile_each(
+        &self,
+        kernels: &[(Kernel, CurveId)],
+        each: &(dyn Fn(usize, Result<()>, Duration) + Sync),
+    ) {
+        self.pipelines.compile_each(kernels, &|at, compiled, time| {
+            each(at, compiled, time);
+            true
+        });
     }
 
     /// Puts data on the device to stay there. Sizes are rounded up to 4 bytes, with zeros.

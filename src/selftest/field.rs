@@ -1,16 +1,18 @@
 //! Kernels without points: field operations, products, the quotient, scans.
 
-use super::{Outcome, Size, at_rest, ensure, expect_scalars, rng, run_recording, upload};
+use super::{
+    CaseError, Prepared, Size, at_rest, check, ensure, expect_scalars, rng, run_recording, upload,
+};
+use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
 use crate::device::GpuDevice;
-use crate::device::recording::{Dispatch, Recording};
+use crate::device::recording::{BufferSlice, Dispatch, Recording};
 use crate::kernels::Kernel;
 use crate::ntt::push_scalar;
 use crate::scan::record_scan;
 use ark_ff::{BigInteger, PrimeField, UniformRand, Zero};
 use rand::Rng;
 use rand::rngs::StdRng;
-use std::sync::Arc;
 
 /// Lengths with no hidden precondition (p09): around the sizes of warps and workgroups.
 const LENGTHS: [usize; 10] = [1, 2, 3, 31, 32, 33, 63, 64, 65, 257];
@@ -45,8 +47,11 @@ fn operands<F: PrimeField>(n: usize, rng: &mut StdRng) -> Vec<F::BigInt> {
     edges.into_iter().chain(random).take(n).collect()
 }
 
+/// The operations of the kernel, by number.
+const OPERATIONS: [(u32, &str); 4] = [(0, "+"), (1, "−"), (3, "·"), (4, "==")];
+
 /// p06: every operation on values at and above the modulus.
-fn operations<C: GpuCurve, F: PrimeField>(gpu: &GpuDevice, kernel: Kernel, size: Size) -> Outcome {
+fn operations<C: GpuCurve, F: PrimeField>(kernel: Kernel, size: Size) -> Prepared {
     let bytes = 8 * F::BigInt::NUM_LIMBS;
     let base = operands::<F>(size.pick(40, 64), &mut rng(1));
     let (lhs, rhs): (Vec<_>, Vec<_>) = base
@@ -57,57 +62,66 @@ fn operations<C: GpuCurve, F: PrimeField>(gpu: &GpuDevice, kernel: Kernel, size:
     let pack = |v: &[F::BigInt]| {
         let mut out = Vec::new();
         v.iter().for_each(|x| push_integer::<F>(*x, &mut out));
-        out
+        Bytes::from(out)
     };
     // As residues of the plain integers.
     let value = |x: &F::BigInt| F::from_le_bytes_mod_order(&x.to_bytes_le());
     let radix = F::from(2u64).pow([8 * bytes as u64]);
     let radix_inv = radix.inverse().ok_or("the radix is a multiple of p")?;
-    let mut rec = Recording::new();
-    let a = upload(&mut rec, "lhs", pack(&lhs));
-    let b = upload(&mut rec, "rhs", pack(&rhs));
-    let operations = [(0, "+"), (1, "−"), (3, "·"), (4, "==")];
-    let downloads = operations.map(|(op, _)| {
-        let out = rec.transient("result", (n * bytes) as u64);
-        let bindings = [a, b, out].map(|id| rec.whole(id)).to_vec();
-        rec.dispatch(Dispatch {
-            kernel,
-            curve: C::ID,
-            bindings,
-            params: vec![n as u32, op],
-            groups: (n as u32).div_ceil(64),
-            work_per_group: 64,
-        });
-        let whole = rec.whole(out);
-        rec.download(whole)
-    });
-    let output = run_recording(gpu, &rec)?;
-    for ((op, sign), id) in operations.into_iter().zip(downloads) {
-        let got = &output.downloads[id.0 as usize];
-        for (i, got) in got.chunks_exact(bytes).enumerate() {
-            let (x, y) = (value(&lhs[i]), value(&rhs[i]));
+    let expected = OPERATIONS.map(|(op, _)| {
+        let result = |(a, b): (&F::BigInt, &F::BigInt)| {
+            let (x, y) = (value(a), value(b));
             let result = match op {
                 0 => x + y,
                 1 => x - y,
                 // The second factor of a product must be canonical.
-                3 if rhs[i] >= F::MODULUS => continue,
+                3 if *b >= F::MODULUS => return None,
                 3 => x * y * radix_inv,
                 _ => F::from(u64::from(x == y)),
             };
             let mut expected = Vec::new();
             push_integer::<F>(result.into_bigint(), &mut expected);
-            ensure!(got == expected, "{} {sign} {}", lhs[i], rhs[i]);
+            Some(expected)
+        };
+        lhs.iter().zip(&rhs).map(result).collect::<Vec<_>>()
+    });
+    let packed = [pack(&lhs), pack(&rhs)];
+    check(move |gpu| {
+        let mut rec = Recording::new();
+        let [a, b] = [("lhs", &packed[0]), ("rhs", &packed[1])]
+            .map(|(label, bytes)| upload(&mut rec, label, bytes));
+        let downloads = OPERATIONS.map(|(op, _)| {
+            let out = rec.transient("result", (n * bytes) as u64);
+            let bindings = [a, b, out].map(|id| rec.whole(id)).to_vec();
+            rec.dispatch(Dispatch {
+                kernel,
+                curve: C::ID,
+                bindings,
+                params: vec![n as u32, op],
+                groups: (n as u32).div_ceil(64),
+                work_per_group: 64,
+            });
+            let whole = rec.whole(out);
+            rec.download(whole)
+        });
+        let output = run_recording(gpu, &rec)?;
+        for (((_, sign), expected), id) in OPERATIONS.iter().zip(&expected).zip(downloads) {
+            let got = output.downloads[id.0 as usize].chunks_exact(bytes);
+            for (i, (got, expected)) in got.zip(expected).enumerate() {
+                let right = expected.as_ref().is_none_or(|e| e == got);
+                ensure!(right, "{} {sign} {}", lhs[i], rhs[i]);
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-pub(super) fn operations_fq<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    operations::<C, C::Fq>(gpu, Kernel::FieldOpsFq, size)
+pub(super) fn operations_fq<C: GpuCurve>(size: Size) -> Prepared {
+    operations::<C, C::Fq>(Kernel::FieldOpsFq, size)
 }
 
-pub(super) fn operations_fr<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    operations::<C, C::Fr>(gpu, Kernel::FieldOpsFr, size)
+pub(super) fn operations_fr<C: GpuCurve>(size: Size) -> Prepared {
+    operations::<C, C::Fr>(Kernel::FieldOpsFr, size)
 }
 
 /// Scalars whose forms at rest are edges, then random ones.
@@ -123,21 +137,23 @@ fn scalars<C: GpuCurve>(n: usize, rng: &mut StdRng) -> Vec<C::Fr> {
         .collect()
 }
 
-/// Runs a kernel over vectors of scalars, the last binding being its result.
-fn pointwise<C: GpuCurve>(
-    gpu: &GpuDevice,
+/// A kernel over vectors of scalars, the last binding being its result, in a phase of this name.
+fn record_pointwise<C: GpuCurve>(
     kernel: Kernel,
-    inputs: &[Vec<u8>],
+    inputs: &[Bytes],
     n: usize,
-) -> Result<Vec<u8>, String> {
+    phase: &'static str,
+) -> (Recording, BufferSlice) {
     let mut rec = Recording::new();
     let mut bindings = Vec::new();
     for input in inputs {
-        let id = upload(&mut rec, "input", input.clone());
+        let id = upload(&mut rec, "input", input);
         bindings.push(rec.whole(id));
     }
     let result = rec.transient("result", 32 * n as u64);
-    bindings.push(rec.whole(result));
+    let result = rec.whole(result);
+    bindings.push(result);
+    rec.phase(phase);
     rec.dispatch(Dispatch {
         kernel,
         curve: C::ID,
@@ -146,28 +162,57 @@ fn pointwise<C: GpuCurve>(
         groups: (n as u32).div_ceil(64),
         work_per_group: 128,
     });
-    let whole = rec.whole(result);
-    rec.download(whole);
+    (rec, result)
+}
+
+/// Products of scalars with themselves.
+pub(super) fn pointwise_commands<C: GpuCurve>(phase: &'static str, scalars: &Bytes) -> Recording {
+    let inputs = [scalars.clone(), scalars.clone()];
+    record_pointwise::<C>(Kernel::PointwiseMul, &inputs, scalars.len() / 32, phase).0
+}
+
+pub(super) fn pointwise<C: GpuCurve>(
+    gpu: &GpuDevice,
+    kernel: Kernel,
+    inputs: &[Bytes],
+    n: usize,
+) -> Result<Vec<u8>, CaseError> {
+    let (mut rec, result) = record_pointwise::<C>(kernel, inputs, n, "kernel");
+    rec.download(result);
     let mut output = run_recording(gpu, &rec)?;
     Ok(output.downloads.swap_remove(0))
 }
 
-pub(super) fn pointwise_mul<C: GpuCurve>(gpu: &Arc<GpuDevice>, _: Size) -> Outcome {
-    let rng = &mut rng(5);
-    for n in LENGTHS {
-        let (a, mut b) = (scalars::<C>(n, rng), scalars::<C>(n, rng));
-        b.reverse();
-        let inputs = [at_rest::<C>(&a), at_rest::<C>(&b)];
-        let got = pointwise::<C>(gpu, Kernel::PointwiseMul, &inputs, n)?;
-        let expected: Vec<_> = a.iter().zip(&b).map(|(a, b)| *a * b).collect();
-        expect_scalars::<C>(&got, &expected, "a·b")?;
-    }
-    Ok(())
+/// A kernel's inputs and result, for vectors of each length.
+type Vectors<C> = (usize, Vec<Bytes>, Vec<<C as GpuCurve>::Fr>);
+
+fn check_vectors<C: GpuCurve>(
+    kernel: Kernel,
+    what: &'static str,
+    vectors: Vec<Vectors<C>>,
+) -> Prepared {
+    check(move |gpu| {
+        vectors.iter().try_for_each(|(n, inputs, expected)| {
+            let got = pointwise::<C>(gpu, kernel, inputs, *n)?;
+            expect_scalars::<C>(&got, expected, what)
+        })
+    })
 }
 
-pub(super) fn quotient<C: GpuCurve>(gpu: &Arc<GpuDevice>, _: Size) -> Outcome {
+pub(super) fn pointwise_mul<C: GpuCurve>(_: Size) -> Prepared {
+    let rng = &mut rng(5);
+    let vectors = LENGTHS.map(|n| {
+        let (a, mut b) = (scalars::<C>(n, rng), scalars::<C>(n, rng));
+        b.reverse();
+        let expected = a.iter().zip(&b).map(|(a, b)| *a * b).collect();
+        (n, [&a, &b].map(|v| at_rest::<C>(v)).to_vec(), expected)
+    });
+    check_vectors::<C>(Kernel::PointwiseMul, "a·b", vectors.to_vec())
+}
+
+pub(super) fn quotient<C: GpuCurve>(_: Size) -> Prepared {
     let rng = &mut rng(6);
-    for n in LENGTHS {
+    let vectors = LENGTHS.map(|n| {
         let (a, mut b) = (scalars::<C>(n, rng), scalars::<C>(n, rng));
         b.reverse();
         // Every other c is the product: the numerator is 0 where the witness is right.
@@ -181,37 +226,39 @@ pub(super) fn quotient<C: GpuCurve>(gpu: &Arc<GpuDevice>, _: Size) -> Outcome {
         let mut factor_bytes = Vec::new();
         push_scalar::<C>(&factor, &mut factor_bytes);
         let mut inputs = [&a, &b, &c].map(|v| at_rest::<C>(v)).to_vec();
-        inputs.push(factor_bytes);
-        let got = pointwise::<C>(gpu, Kernel::Quotient, &inputs, n)?;
+        inputs.push(factor_bytes.into());
         let expected: Vec<_> = (0..n).map(|i| (a[i] * b[i] - c[i]) * factor).collect();
         debug_assert!(expected.iter().skip(1).step_by(2).all(Zero::is_zero));
-        expect_scalars::<C>(&got, &expected, "(a·b − c)·factor")?;
-    }
-    Ok(())
+        (n, inputs, expected)
+    });
+    check_vectors::<C>(Kernel::Quotient, "(a·b − c)·factor", vectors.to_vec())
 }
 
 /// Prefix sums of lengths around those of blocks (p09).
-pub(super) fn scan<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    let rng = &mut rng(3);
+pub(super) fn scan<C: GpuCurve>(size: Size) -> Prepared {
     let small: &[u32] = &[1, 31, 1023, 1024, 1025, 5000];
     let large: &[u32] = &[1, 2, 3, 31, 33, 1023, 1024, 1025, 65537, 1_100_000];
-    for &n in size.pick(small, large) {
-        let counts: Vec<u32> = (0..n).map(|_| rng.gen_range(0..9)).collect();
-        let mut rec = Recording::new();
-        let bytes = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
-        let id = upload(&mut rec, "counts", bytes);
-        record_scan(&mut rec, C::ID, id, n);
-        let whole = rec.whole(id);
-        rec.download(whole);
-        let output = run_recording(gpu, &rec)?;
-        let mut sum = 0u32;
-        for (i, bytes) in output.downloads[0].chunks_exact(4).enumerate() {
-            let got = u32::from_le_bytes(bytes.try_into().expect("chunks of 4"));
-            ensure!(got == sum, "n = {n}, element {i}: {got}, not {sum}");
-            sum += counts[i];
+    let lengths = size.pick(small, large);
+    check(move |gpu| {
+        let rng = &mut rng(3);
+        for &n in lengths {
+            let counts: Vec<u32> = (0..n).map(|_| rng.gen_range(0..9)).collect();
+            let mut rec = Recording::new();
+            let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
+            let id = upload(&mut rec, "counts", &bytes.into());
+            record_scan(&mut rec, C::ID, id, n);
+            let whole = rec.whole(id);
+            rec.download(whole);
+            let output = run_recording(gpu, &rec)?;
+            let mut sum = 0u32;
+            for (i, bytes) in output.downloads[0].chunks_exact(4).enumerate() {
+                let got = u32::from_le_bytes(bytes.try_into().expect("chunks of 4"));
+                ensure!(got == sum, "n = {n}, element {i}: {got}, not {sum}");
+                sum += counts[i];
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[cfg(test)]

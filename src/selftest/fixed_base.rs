@@ -1,6 +1,8 @@
 //! Many multiples of one point.
 
-use super::{Outcome, Size, ensure, random, rng, run_recording, upload};
+use super::msm::canonical;
+use super::{Outcome, Prepared, Size, check, ensure, random, rng, run_recording, upload};
+use crate::bytes::Bytes;
 use crate::curve::{G1Affine, G2Affine, GpuCurve};
 use crate::device::GpuDevice;
 use crate::device::recording::Recording;
@@ -10,8 +12,8 @@ use crate::msm::{
 use crate::proving_key::{g1_to_raw, g2_to_raw};
 use ark_ec::models::short_weierstrass::{Affine, Projective, SWCurveConfig};
 use ark_ec::{CurveGroup, PrimeGroup};
-use ark_ff::{BigInteger, Field, One, PrimeField, Zero};
-use std::sync::Arc;
+use ark_ff::{Field, One, Zero};
+use rayon::prelude::*;
 
 /// Scalars whose digits are 0, of either sign, and the largest that there are, and random ones.
 fn scalars<C: GpuCurve>(n: usize) -> Vec<C::Fr> {
@@ -28,16 +30,11 @@ fn scalars<C: GpuCurve>(n: usize) -> Vec<C::Fr> {
     scalars
 }
 
-fn canonical<C: GpuCurve>(scalars: &[C::Fr]) -> Vec<u8> {
-    let bytes = |x: &C::Fr| x.into_bigint().to_bytes_le();
-    scalars.iter().flat_map(bytes).collect()
-}
-
 /// The entries of each scalar stand for summands of it.
 fn entries<C: GpuCurve>(gpu: &GpuDevice, windows: FixedBaseWindows, n: usize) -> Outcome {
     let scalars = scalars::<C>(n);
     let mut rec = Recording::new();
-    let id = upload(&mut rec, "scalars", canonical::<C>(&scalars));
+    let id = upload(&mut rec, "scalars", &canonical::<C>(&scalars));
     let entries = rec.whole(id);
     let entries = record_fixed_base_entries(&mut rec, C::ID, windows, entries);
     rec.download(entries);
@@ -66,74 +63,83 @@ fn entries<C: GpuCurve>(gpu: &GpuDevice, windows: FixedBaseWindows, n: usize) ->
     Ok(())
 }
 
-/// Multiples of the generator, and of infinity where a table is full of it.
+/// Multiples of a point.
 fn multiples<C: GpuCurve, P: SWCurveConfig<ScalarField = C::Fr>>(
-    gpu: &GpuDevice,
     group: Group,
     push: fn(&Affine<P>, &mut Vec<u8>),
     (windows, base, n): (FixedBaseWindows, Projective<P>, usize),
-) -> Outcome {
+) -> Prepared {
     let scalars = scalars::<C>(n);
     let raw = |points: &[Affine<P>]| {
         let mut bytes = Vec::new();
         points.iter().for_each(|p| push(p, &mut bytes));
-        bytes
+        Bytes::from(bytes)
     };
-    let mut rec = Recording::new();
-    let at_rest = upload(&mut rec, "table at rest", raw(&windows.table(base)));
-    let table = rec.transient("table", rec.whole(at_rest).size);
-    let (at_rest, table) = (rec.whole(at_rest), rec.whole(table));
-    record_fixed_base_table(&mut rec, C::ID, group, at_rest, table);
-    let id = upload(&mut rec, "scalars", canonical::<C>(&scalars));
-    let uploaded = rec.whole(id);
-    let multiples = record_multiples(&mut rec, C::ID, group, windows, table, uploaded);
-    rec.download(multiples);
-    let output = run_recording(gpu, &rec)?;
-    let expected: Vec<_> = scalars.iter().map(|k| (base * k).into_affine()).collect();
-    let size = group.affine_bytes(C::ID) as usize;
-    let expected = raw(&expected);
-    let pairs = output.downloads[0].chunks_exact(size);
-    ensure!(pairs.len() == n, "{} of {n} multiples", pairs.len());
-    for (i, (got, expected)) in pairs.zip(expected.chunks_exact(size)).enumerate() {
-        ensure!(got == expected, "{n} multiples, {windows:?}: number {i}");
-    }
-    Ok(())
+    let table_at_rest = raw(&windows.table(base));
+    let expected: Vec<_> = scalars.par_iter().map(|k| base * k).collect();
+    let expected = raw(&Projective::normalize_batch(&expected));
+    let scalars = canonical::<C>(&scalars);
+    check(move |gpu| {
+        let mut rec = Recording::new();
+        let at_rest = upload(&mut rec, "table at rest", &table_at_rest);
+        let table = rec.transient("table", rec.whole(at_rest).size);
+        let (at_rest, table) = (rec.whole(at_rest), rec.whole(table));
+        record_fixed_base_table(&mut rec, C::ID, group, at_rest, table);
+        let id = upload(&mut rec, "scalars", &scalars);
+        let uploaded = rec.whole(id);
+        let multiples = record_multiples(&mut rec, C::ID, group, windows, table, uploaded);
+        rec.download(multiples);
+        let output = run_recording(gpu, &rec)?;
+        let size = group.affine_bytes(C::ID) as usize;
+        let pairs = output.downloads[0].chunks_exact(size);
+        ensure!(pairs.len() == n, "{} of {n} multiples", pairs.len());
+        for (i, (got, expected)) in pairs.zip(expected.chunks_exact(size)).enumerate() {
+            ensure!(got == expected, "{n} multiples, {windows:?}: number {i}");
+        }
+        Ok(())
+    })
 }
 
+/// Multiples of the generator, and of infinity where a table is full of it.
 fn all<C: GpuCurve, P: SWCurveConfig<ScalarField = C::Fr>>(
-    gpu: &GpuDevice,
     size: Size,
     group: Group,
     push: fn(&Affine<P>, &mut Vec<u8>),
-) -> Outcome {
+) -> Prepared {
     let g = Projective::<P>::generator();
-    let multiples = |windows, base, n| multiples::<C, P>(gpu, group, push, (windows, base, n));
-    for n in size.pick(&[1, 70][..], &[1, 31, 33, 300, 5000]) {
-        multiples(FixedBaseWindows::SMALL, g, *n)?;
-    }
-    multiples(FixedBaseWindows::SMALL, Projective::zero(), 5)?;
+    let small = |n: &usize| (FixedBaseWindows::SMALL, g, *n);
+    let lengths = size.pick(&[1, 70][..], &[1, 31, 33, 300, 5000]);
+    let mut list: Vec<_> = lengths.iter().map(small).collect();
+    list.push((FixedBaseWindows::SMALL, Projective::zero(), 5));
     // Its table takes seconds on two cores.
-    match size {
-        Size::Small => Ok(()),
-        Size::Large => multiples(FixedBaseWindows::LARGE, g, 5000),
+    if size != Size::Small {
+        list.push((FixedBaseWindows::LARGE, g, 5000));
     }
+    let prepare = |what| multiples::<C, P>(group, push, what);
+    let checks: Vec<_> = list
+        .into_par_iter()
+        .map(prepare)
+        .collect::<Result<_, _>>()?;
+    check(move |gpu| checks.iter().try_for_each(|check| check(gpu)))
 }
 
-pub(super) fn entries_of<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    for windows in [FixedBaseWindows::SMALL, FixedBaseWindows::LARGE] {
-        for n in [1, size.pick(40, 1000)] {
-            entries::<C>(gpu, windows, n)?;
+pub(super) fn entries_of<C: GpuCurve>(size: Size) -> Prepared {
+    check(move |gpu| {
+        for windows in [FixedBaseWindows::SMALL, FixedBaseWindows::LARGE] {
+            for n in [1, size.pick(40, 1000)] {
+                entries::<C>(gpu, windows, n)?;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-pub(super) fn multiples_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+pub(super) fn multiples_g1<C: GpuCurve>(size: Size) -> Prepared {
     let push: fn(&G1Affine<C>, &mut Vec<u8>) = g1_to_raw::<C>;
-    all::<C, _>(gpu, size, Group::G1, push)
+    all::<C, _>(size, Group::G1, push)
 }
 
-pub(super) fn multiples_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+pub(super) fn multiples_g2<C: GpuCurve>(size: Size) -> Prepared {
     let push: fn(&G2Affine<C>, &mut Vec<u8>) = g2_to_raw::<C>;
-    all::<C, _>(gpu, size, Group::G2, push)
+    all::<C, _>(size, Group::G2, push)
 }

@@ -2,41 +2,87 @@
 //!
 //! [`cases`] is the one list of what is tested; the `selftest` command runs it on a user's machine
 //! and the integration tests run it on every adapter of theirs. Each case makes its inputs from a
-//! fixed seed, records a plan, and compares what the device gives with what arkworks computes.
+//! fixed seed and computes with arkworks what must come of them, once; on each device it then records
+//! a plan, and compares.
 
 mod field;
 mod fixed_base;
+mod known;
+mod known_answers;
 mod msm;
 mod ntt;
 mod points;
 mod proof;
 mod report;
 mod rows;
+mod run;
+mod throughput;
 
-pub use report::{AdapterReport, CaseReport, CompileTime, SelftestReport, TierReport, run};
+pub use report::{
+    AdapterReport, CaseReport, CompileTime, Host, SCHEMA, SelftestReport, Throughput, TierReport,
+};
+pub use run::{Event, run};
 
+use crate::bytes::Bytes;
 use crate::curve::{Bls12381, Bn254, CurveId, GpuCurve};
 use crate::device::recording::{BufferId, Recording};
 use crate::device::{DeviceInfo, GpuDevice, RunOptions, RunOutput};
+use crate::error::Error;
 use crate::kernels::Kernel;
 use crate::ntt::push_scalar;
+use crate::with_curve;
 use ark_ff::UniformRand;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rayon::prelude::*;
 use serde::Serialize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// Fails with what was wrong.
-type Outcome = Result<(), String>;
+/// Why a case fails.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// A result is not what it should be.
+    #[error("{0}")]
+    Wrong(String),
+    /// There was none.
+    #[error(transparent)]
+    Run(#[from] Error),
+}
+
+impl From<String> for CaseError {
+    fn from(what: String) -> Self {
+        Self::Wrong(what)
+    }
+}
+
+impl From<&str> for CaseError {
+    fn from(what: &str) -> Self {
+        Self::Wrong(what.to_owned())
+    }
+}
+
+type Outcome = Result<(), CaseError>;
+
+/// What a case does on a device, with its inputs and what must come of them at hand.
+pub type Check = Box<dyn Fn(&Arc<GpuDevice>) -> Result<(), CaseError> + Send + Sync>;
+
+/// A case made ready: on the CPU alone, so that it serves every device and tier.
+type Prepared = Result<Check, String>;
+
+fn check(run: impl Fn(&Arc<GpuDevice>) -> Outcome + Send + Sync + 'static) -> Prepared {
+    Ok(Box::new(run))
+}
 
 /// How large the inputs of the cases are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
     /// What a software adapter does in seconds.
     Small,
     /// Several passes, levels and workgroups of everything.
     Large,
+    /// Transforms and sums that fill a card; computing what must come of them takes the CPU minutes.
+    Huge,
 }
 
 impl Size {
@@ -52,7 +98,7 @@ impl Size {
     fn pick<T>(self, small: T, large: T) -> T {
         match self {
             Self::Small => small,
-            Self::Large => large,
+            Self::Large | Self::Huge => large,
         }
     }
 }
@@ -74,17 +120,63 @@ pub struct Case {
     pub scope: Scope,
     /// The kernels whose results decide the outcome.
     pub kernels: &'static [Kernel],
-    /// Runs it.
+    /// Makes inputs and what must come of them.
     ///
     /// # Errors
-    /// What was wrong, in words.
-    pub run: fn(&Arc<GpuDevice>, Size) -> Result<(), String>,
+    /// Why the CPU could not.
+    pub prepare: fn(Size) -> Result<Check, String>,
 }
 
 impl Case {
     /// `name/curve`
     pub fn id(&self) -> String {
         format!("{}/{}", self.name, self.curve)
+    }
+}
+
+/// Every case, each prepared once.
+pub struct PreparedCases {
+    size: Size,
+    cases: Vec<(Case, OnceLock<Prepared>)>,
+}
+
+impl PreparedCases {
+    /// Prepares nothing yet.
+    pub fn new(size: Size) -> Self {
+        let unprepared = |case| (case, OnceLock::new());
+        let cases = cases().into_iter().map(unprepared).collect();
+        Self { size, cases }
+    }
+
+    /// Prepares all, on all cores.
+    pub fn prepare(&self) {
+        let indices = (0..self.cases.len()).into_par_iter();
+        indices.with_max_len(1).for_each(|i| _ = self.prepared(i));
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The cases, in the order of [`cases`].
+    pub fn cases(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter().map(|(case, _)| case)
+    }
+
+    fn prepared(&self, index: usize) -> &Prepared {
+        let (case, prepared) = &self.cases[index];
+        prepared.get_or_init(|| (case.prepare)(self.size))
+    }
+
+    /// Runs a case on a device, prepared before or now.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn run(&self, index: usize, gpu: &Arc<GpuDevice>) -> Result<(), CaseError> {
+        match self.prepared(index) {
+            Ok(check) => check(gpu),
+            Err(why) => Err(Error::Internal(why.clone()).into()),
+        }
     }
 }
 
@@ -142,12 +234,12 @@ macro_rules! fixed_base_kernels {
 /// nearest to the cause.
 fn cases_over<C: GpuCurve>() -> Vec<Case> {
     use Scope::{Kernel as One, Plan};
-    let case = |name, scope, kernels, run| Case {
+    let case = |name, scope, kernels, prepare| Case {
         name,
         curve: C::ID,
         scope,
         kernels,
-        run,
+        prepare,
     };
     vec![
         case(
@@ -254,14 +346,21 @@ const PROOF: &[Kernel] = &[
 
 /// Every case over every curve.
 pub fn cases() -> Vec<Case> {
-    [cases_over::<Bn254>(), cases_over::<Bls12381>()].concat()
+    let known = CurveId::ALL.map(known_answers).concat();
+    [known, cases_over::<Bn254>(), cases_over::<Bls12381>()].concat()
+}
+
+/// Those of [`cases`] over one curve that compare with answers in the source. Each lists every kernel
+/// that it runs; those of one stage come before those of a stage that builds on it.
+pub fn known_answers(curve: CurveId) -> Vec<Case> {
+    with_curve!(curve, C => known::cases_over::<C>())
 }
 
 /// Fails with a message unless a condition holds.
 macro_rules! ensure {
     ($cond:expr, $($message:tt)+) => {
         if !$cond {
-            return Err(format!($($message)+));
+            return Err(format!($($message)+).into());
         }
     };
 }
@@ -272,13 +371,12 @@ fn rng(seed: u64) -> StdRng {
 }
 
 /// Uploads bytes into a new buffer.
-fn upload(rec: &mut Recording, label: &'static str, bytes: Vec<u8>) -> BufferId {
-    crate::ntt::upload(rec, label, &bytes.into())
+fn upload(rec: &mut Recording, label: &'static str, bytes: &Bytes) -> BufferId {
+    crate::ntt::upload(rec, label, bytes)
 }
 
-fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, String> {
-    gpu.run(rec, &RunOptions::default())
-        .map_err(|e| e.to_string())
+fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, CaseError> {
+    Ok(gpu.run(rec, &RunOptions::default())?)
 }
 
 /// Random scalars.
@@ -287,10 +385,10 @@ fn random<C: GpuCurve>(n: usize, rng: &mut StdRng) -> Vec<C::Fr> {
 }
 
 /// Scalars in the form at rest.
-fn at_rest<C: GpuCurve>(v: &[C::Fr]) -> Vec<u8> {
+fn at_rest<C: GpuCurve>(v: &[C::Fr]) -> Bytes {
     let mut out = Vec::with_capacity(32 * v.len());
     v.iter().for_each(|x| push_scalar::<C>(x, &mut out));
-    out
+    out.into()
 }
 
 /// Compares scalars that the device gave, in the form at rest, with what they should be.

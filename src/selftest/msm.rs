@@ -1,9 +1,10 @@
 //! Multi-scalar multiplications.
 
-use super::{Outcome, Size, ensure, rng, run_recording, upload};
+use super::{CaseError, Prepared, Size, check, ensure, rng, run_recording, upload};
+use crate::bytes::Bytes;
 use crate::curve::{G1, G1Affine, G2, G2Affine, GpuCurve};
 use crate::device::GpuDevice;
-use crate::device::recording::Recording;
+use crate::device::recording::{DownloadId, Recording};
 use crate::msm::{
     Bases, Geometry, Group, finish_g1, finish_g2, record_sort, record_sums, record_tables,
     scalar_bits,
@@ -12,7 +13,7 @@ use crate::proving_key::{g1_to_raw, g2_to_raw};
 use ark_ec::{AffineRepr, CurveGroup, PrimeGroup, VariableBaseMSM};
 use ark_ff::{BigInteger, PrimeField, UniformRand};
 use rand::rngs::StdRng;
-use std::sync::Arc;
+use rayon::prelude::*;
 
 /// What the scalars of a case look like.
 #[derive(Clone, Copy, Debug)]
@@ -65,24 +66,82 @@ fn points<P: PrimeGroup + CurveGroup>(n: usize, rng: &mut StdRng) -> Vec<P::Affi
 
 /// How a sum is computed; what is not said is as in production.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
-    window: Option<u32>,
-    pair_levels: Option<u32>,
+pub(super) struct Way {
+    pub window: Option<u32>,
+    pub pair_levels: Option<u32>,
     /// Tables of multiples at most; 0: none.
-    tables: u32,
+    pub tables: u32,
     /// Instead of the device's.
-    max_binding: Option<u64>,
+    pub max_binding: Option<u64>,
+}
+
+/// Scalars and bases, as a device gets them.
+pub(super) struct MsmInput {
+    group: Group,
+    scalars: Bytes,
+    bases: Bytes,
+}
+
+impl MsmInput {
+    /// Uniform scalars; few bases are distinct.
+    pub fn new<C: GpuCurve>(group: Group, n: usize) -> Self {
+        let rng = &mut rng(n as u64);
+        let s = scalars::<C::Fr>(Scalars::Uniform, n, rng);
+        let mut bases = Vec::with_capacity(n * group.affine_bytes(C::ID) as usize);
+        match group {
+            Group::G1 => points::<G1<C>>(n, rng)
+                .iter()
+                .for_each(|p| g1_to_raw::<C>(p, &mut bases)),
+            Group::G2 => points::<G2<C>>(n, rng)
+                .iter()
+                .for_each(|p| g2_to_raw::<C>(p, &mut bases)),
+        }
+        Self {
+            group,
+            scalars: canonical::<C>(&s),
+            bases: bases.into(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.scalars.len() / 32
+    }
+}
+
+/// A sum as production computes it, in a phase of this name; `None` if it does not fit the device.
+pub(super) fn record_msm<C: GpuCurve>(
+    gpu: &GpuDevice,
+    input: &MsmInput,
+    phase: &'static str,
+) -> Option<Recording> {
+    let (scalars, bases) = (&input.scalars, &input.bases);
+    let (rec, ..) = record::<C>(gpu, input.group, scalars, bases, Way::default(), phase).ok()?;
+    Some(rec)
 }
 
 /// Window sums from the device.
-fn on_device<C: GpuCurve>(
+pub(super) fn on_device<C: GpuCurve>(
     gpu: &GpuDevice,
     group: Group,
-    scalars: &[C::Fr],
-    bases: Vec<u8>,
+    scalars: &Bytes,
+    bases: &Bytes,
     way: Way,
-) -> Result<(Vec<u8>, Geometry), String> {
-    let n = scalars.len();
+) -> Result<(Vec<u8>, Geometry), CaseError> {
+    let (rec, download, geometry) = record::<C>(gpu, group, scalars, bases, way, "sum")?;
+    let mut output = run_recording(gpu, &rec)?;
+    let bytes = output.downloads.swap_remove(download.0 as usize);
+    Ok((bytes, geometry))
+}
+
+fn record<C: GpuCurve>(
+    gpu: &GpuDevice,
+    group: Group,
+    scalars: &Bytes,
+    bases: &Bytes,
+    way: Way,
+    phase: &'static str,
+) -> Result<(Recording, DownloadId, Geometry), CaseError> {
+    let n = scalars.len() / 32;
     let bits = scalar_bits::<C>();
     let largest = gpu.limits().plan().largest();
     let max_binding = way.max_binding.unwrap_or(largest);
@@ -97,14 +156,10 @@ fn on_device<C: GpuCurve>(
     let mut geometry = tuning.passes(group, geometry, n);
     geometry.pair_levels = way.pair_levels.unwrap_or(geometry.pair_levels);
     let mut rec = Recording::new();
-    let canonical = |x: &C::Fr| x.into_bigint().to_bytes_le();
-    let scalars = upload(
-        &mut rec,
-        "scalars",
-        scalars.iter().flat_map(canonical).collect(),
-    );
+    let scalars = upload(&mut rec, "scalars", scalars);
     let bases = upload(&mut rec, "bases", bases);
     let (scalars, bases) = (rec.whole(scalars), rec.whole(bases));
+    rec.phase(phase);
     let sorted = record_sort(&mut rec, C::ID, scalars, geometry);
     let bases = if way.tables == 0 {
         Bases::AtRest(bases)
@@ -117,83 +172,103 @@ fn on_device<C: GpuCurve>(
         Bases::Tables(lists)
     };
     let sums = record_sums(&mut rec, C::ID, group, &[(sorted, bases)]);
-    let mut output = run_recording(gpu, &rec)?;
-    let bytes = output.downloads.swap_remove(sums.download.0 as usize);
-    Ok((bytes, geometry))
+    Ok((rec, sums.download, geometry))
 }
 
-fn check_g1<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars, way: Way) -> Outcome {
+/// Scalars as the digit sort reads them.
+pub(super) fn canonical<C: GpuCurve>(scalars: &[C::Fr]) -> Bytes {
+    let bytes = |x: &C::Fr| x.into_bigint().to_bytes_le();
+    scalars.iter().flat_map(bytes).collect::<Vec<u8>>().into()
+}
+
+fn sum_g1<C: GpuCurve>(n: usize, kind: Scalars, way: Way) -> Prepared {
     let rng = &mut rng(n as u64);
     let s = scalars::<C::Fr>(kind, n, rng);
     let bases: Vec<G1Affine<C>> = points::<G1<C>>(n, rng);
-    let mut raw = Vec::new();
+    let mut raw = Vec::with_capacity(n * Group::G1.affine_bytes(C::ID) as usize);
     bases.iter().for_each(|p| g1_to_raw::<C>(p, &mut raw));
-    let (bytes, geometry) = on_device::<C>(gpu, Group::G1, &s, raw, way)?;
-    let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
-    let got = finish_g1::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
     let expected = G1::<C>::msm_unchecked(&bases, &s);
-    ensure!(got == expected, "{}: wrong sum", what());
-    Ok(())
+    let (scalars, raw) = (canonical::<C>(&s), Bytes::from(raw));
+    check(move |gpu| {
+        let (bytes, geometry) = on_device::<C>(gpu, Group::G1, &scalars, &raw, way)?;
+        let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
+        let got = finish_g1::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
+        ensure!(got == expected, "{}: wrong sum", what());
+        Ok(())
+    })
 }
 
-fn check_g2<C: GpuCurve>(gpu: &GpuDevice, n: usize, kind: Scalars, way: Way) -> Outcome {
+fn sum_g2<C: GpuCurve>(n: usize, kind: Scalars, way: Way) -> Prepared {
     let rng = &mut rng(n as u64);
     let s = scalars::<C::Fr>(kind, n, rng);
     let bases: Vec<G2Affine<C>> = points::<G2<C>>(n, rng);
-    let mut raw = Vec::new();
+    let mut raw = Vec::with_capacity(n * Group::G2.affine_bytes(C::ID) as usize);
     bases.iter().for_each(|p| g2_to_raw::<C>(p, &mut raw));
-    let (bytes, geometry) = on_device::<C>(gpu, Group::G2, &s, raw, way)?;
-    let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
-    let got = finish_g2::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
     let expected = G2::<C>::msm_unchecked(&bases, &s);
-    ensure!(got == expected, "{}: wrong sum", what());
-    Ok(())
+    let (scalars, raw) = (canonical::<C>(&s), Bytes::from(raw));
+    check(move |gpu| {
+        let (bytes, geometry) = on_device::<C>(gpu, Group::G2, &scalars, &raw, way)?;
+        let what = || format!("{n} bases, scalars {kind:?}, {geometry:?}");
+        let got = finish_g2::<C>(&bytes, &geometry).map_err(|e| format!("{}: {e}", what()))?;
+        ensure!(got == expected, "{}: wrong sum", what());
+        Ok(())
+    })
+}
+
+/// A case of many sums.
+fn each<T: Send>(
+    list: impl IntoIterator<Item = T>,
+    sum: impl Fn(T) -> Prepared + Send + Sync,
+) -> Prepared {
+    let list: Vec<T> = list.into_iter().collect();
+    let checks: Vec<_> = list.into_par_iter().map(sum).collect::<Result<_, _>>()?;
+    check(move |gpu| checks.iter().try_for_each(|check| check(gpu)))
 }
 
 /// p09: no hidden precondition on the length.
-pub(super) fn sizes_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+pub(super) fn sizes_g1<C: GpuCurve>(size: Size) -> Prepared {
     let small: &[usize] = &[1, 2, 33, 65];
     let large: &[usize] = &[
         1, 2, 3, 31, 32, 33, 63, 64, 65, 237, 255, 256, 257, 511, 512, 513, 1023, 1025,
     ];
-    size.pick(small, large)
-        .iter()
-        .try_for_each(|n| check_g1::<C>(gpu, *n, Scalars::Uniform, Way::default()))
+    each(size.pick(small, large), |n| {
+        sum_g1::<C>(*n, Scalars::Uniform, Way::default())
+    })
 }
 
 /// As [`sizes_g1`].
-pub(super) fn sizes_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+pub(super) fn sizes_g2<C: GpuCurve>(size: Size) -> Prepared {
     let small: &[usize] = &[1, 33];
     let large: &[usize] = &[1, 2, 31, 64, 257, 1025];
-    size.pick(small, large)
-        .iter()
-        .try_for_each(|n| check_g2::<C>(gpu, *n, Scalars::Uniform, Way::default()))
+    each(size.pick(small, large), |n| {
+        sum_g2::<C>(*n, Scalars::Uniform, Way::default())
+    })
 }
 
 /// p08, p68: the sum is right whatever the scalars are.
-pub(super) fn skewed_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    SKEWED
-        .iter()
-        .try_for_each(|kind| check_g1::<C>(gpu, size.pick(70, 3000), *kind, Way::default()))
+pub(super) fn skewed_g1<C: GpuCurve>(size: Size) -> Prepared {
+    each(SKEWED, |kind| {
+        sum_g1::<C>(size.pick(70, 3000), kind, Way::default())
+    })
 }
 
 /// As [`skewed_g1`].
-pub(super) fn skewed_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+pub(super) fn skewed_g2<C: GpuCurve>(size: Size) -> Prepared {
     // Equal scalars meet what the others do, and doublings besides.
     let small: &[Scalars] = &[Scalars::Equal];
-    size.pick(small, &SKEWED)
-        .iter()
-        .try_for_each(|kind| check_g2::<C>(gpu, size.pick(40, 300), *kind, Way::default()))
+    each(size.pick(small, &SKEWED), |kind| {
+        sum_g2::<C>(size.pick(40, 300), *kind, Way::default())
+    })
 }
 
 /// Every digit size gives the same sum.
-pub(super) fn windows<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    let (n, mut windows) = size.pick((20, 2..=5), (300, 2..=13));
+pub(super) fn windows<C: GpuCurve>(size: Size) -> Prepared {
+    let (n, windows) = size.pick((20, 2..=5), (300, 2..=13));
     let way = |c| Way {
         window: Some(c),
         ..Way::default()
     };
-    windows.try_for_each(|c| check_g1::<C>(gpu, n, Scalars::Uniform, way(c)))
+    each(windows, |c| sum_g1::<C>(n, Scalars::Uniform, way(c)))
 }
 
 /// Sums, scalars and passes for the cases of pairs: empty buckets, odd ones out, everything in one
@@ -209,7 +284,7 @@ fn pairs(size: Size) -> Vec<(usize, Scalars, Way)> {
         (200, Scalars::Uniform, way(4, 2)),
         (200, Scalars::Equal, way(4, 3)),
     ];
-    if let Size::Large = size {
+    if size != Size::Small {
         for kind in SKEWED {
             list.push((1000, kind, way(5, 4)));
         }
@@ -221,15 +296,13 @@ fn pairs(size: Size) -> Vec<(usize, Scalars, Way)> {
 }
 
 /// Pairs summed first, which on cards production does not do.
-pub(super) fn pairs_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    let mut list = pairs(size).into_iter();
-    list.try_for_each(|(n, kind, way)| check_g1::<C>(gpu, n, kind, way))
+pub(super) fn pairs_g1<C: GpuCurve>(size: Size) -> Prepared {
+    each(pairs(size), |(n, kind, way)| sum_g1::<C>(n, kind, way))
 }
 
 /// As [`pairs_g1`].
-pub(super) fn pairs_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    let mut list = pairs(size).into_iter();
-    list.try_for_each(|(n, kind, way)| check_g2::<C>(gpu, n, kind, way))
+pub(super) fn pairs_g2<C: GpuCurve>(size: Size) -> Prepared {
+    each(pairs(size), |(n, kind, way)| sum_g2::<C>(n, kind, way))
 }
 
 /// Sums and tables: one set of buckets and several, windows that do not divide evenly, tables in
@@ -242,7 +315,7 @@ fn tables(size: Size) -> Vec<(usize, Scalars, Way)> {
         max_binding: None,
     };
     let mut list = vec![(70, Scalars::Uniform, way(7, 0, 8))];
-    if let Size::Large = size {
+    if size != Size::Small {
         list.push((203, Scalars::Uniform, way(5, 2, 64)));
         for kind in SKEWED {
             list.push((300, kind, way(6, 1, 5)));
@@ -258,23 +331,20 @@ fn tables(size: Size) -> Vec<(usize, Scalars, Way)> {
 }
 
 /// Tables of multiples, computed on the device.
-pub(super) fn tables_g1<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    let mut list = tables(size).into_iter();
-    list.try_for_each(|(n, kind, way)| check_g1::<C>(gpu, n, kind, way))
+pub(super) fn tables_g1<C: GpuCurve>(size: Size) -> Prepared {
+    each(tables(size), |(n, kind, way)| sum_g1::<C>(n, kind, way))
 }
 
 /// As [`tables_g1`].
-pub(super) fn tables_g2<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    let mut list = tables(size).into_iter();
-    list.try_for_each(|(n, kind, way)| check_g2::<C>(gpu, n, kind, way))
+pub(super) fn tables_g2<C: GpuCurve>(size: Size) -> Prepared {
+    each(tables(size), |(n, kind, way)| sum_g2::<C>(n, kind, way))
 }
 
 /// Many runs and levels.
-pub(super) fn large<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    check_g1::<C>(
-        gpu,
-        size.pick(513, 131_071),
-        Scalars::Uniform,
-        Way::default(),
-    )
+pub(super) fn large<C: GpuCurve>(size: Size) -> Prepared {
+    let n = match size {
+        Size::Huge => (1 << 21) - 1,
+        _ => size.pick(513, 131_071),
+    };
+    sum_g1::<C>(n, Scalars::Uniform, Way::default())
 }

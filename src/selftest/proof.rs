@@ -1,15 +1,14 @@
 //! A small proof from witness to points.
 
-use super::{Outcome, Size, ensure};
+use super::{Prepared, Size, check, ensure};
 use crate::curve::GpuCurve;
-use crate::device::{Device, GpuDevice};
+use crate::device::Device;
 use crate::formats::r1cs::{R1cs, R1csMatrix};
 use crate::prover::{ProveOptions, Prover};
 use crate::proving_key::QapReduction;
 use crate::setup::setup_from_seed;
 use crate::witness::Witness;
 use ark_ff::{BigInteger, One, PrimeField};
-use std::sync::Arc;
 
 fn canonical<F: PrimeField>(x: &F) -> [u8; 32] {
     let mut bytes = [0; 32];
@@ -68,37 +67,39 @@ fn chain<C: GpuCurve>(n_constraints: usize) -> (R1cs, Witness) {
 }
 
 /// The same proof, r and s fixed, from the device and from the CPU, which verifies it.
-fn prove<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size, reduction: QapReduction) -> Outcome {
+fn prove<C: GpuCurve>(size: Size, reduction: QapReduction) -> Prepared {
     let (r1cs, witness) = chain::<C>(size.pick(20, 1500));
-    let blinding = [[3; 32], [5; 32]];
     let key = setup_from_seed(&r1cs, reduction, 8).map_err(|e| e.to_string())?;
-    let prove = |device: Device, self_verify: bool| {
+    let prove = move |device: Device, self_verify: bool| {
         let options = ProveOptions {
             self_verify,
             ..ProveOptions::default()
         };
+        let blinding = [[3; 32], [5; 32]];
         let [r, s] = &blinding;
         let made = Prover::new(device).prove_with_blinding(&key, &witness, &options, r, s);
-        made.map(|(proof, _)| proof).map_err(|e| e.to_string())
+        made.map(|(proof, _)| proof)
     };
-    let expected = prove(Device::Cpu, true)?;
-    let got = prove(Device::Gpu(gpu.clone()), false)?;
-    for (name, got, expected) in [
-        ("A", &got.a, &expected.a),
-        ("B", &got.b, &expected.b),
-        ("C", &got.c, &expected.c),
-    ] {
-        ensure!(got == expected, "point {name} of the proof is wrong");
-    }
-    Ok(())
+    let expected = prove(Device::Cpu, true).map_err(|e| e.to_string())?;
+    check(move |gpu| {
+        let got = prove(Device::Gpu(gpu.clone()), false)?;
+        for (name, got, expected) in [
+            ("A", &got.a, &expected.a),
+            ("B", &got.b, &expected.b),
+            ("C", &got.c, &expected.c),
+        ] {
+            ensure!(got == expected, "point {name} of the proof is wrong");
+        }
+        Ok(())
+    })
 }
 
-pub(super) fn circom<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    prove::<C>(gpu, size, QapReduction::Circom)
+pub(super) fn circom<C: GpuCurve>(size: Size) -> Prepared {
+    prove::<C>(size, QapReduction::Circom)
 }
 
-pub(super) fn libsnark<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
-    prove::<C>(gpu, size, QapReduction::Libsnark)
+pub(super) fn libsnark<C: GpuCurve>(size: Size) -> Prepared {
+    prove::<C>(size, QapReduction::Libsnark)
 }
 
 #[cfg(test)]

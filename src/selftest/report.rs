@@ -1,31 +1,53 @@
-//! Running the cases, and the report of it.
+//! What the self-test found: as JSON, whose fields `docs/selftest.md` describes, and as a page.
 
-use super::{Case, Outcome, Size, cases, run_recording};
-use crate::curve::CurveId;
-use crate::device::recording::Recording;
-use crate::device::{DeviceInfo, DeviceOptions, GpuDevice};
-use crate::kernels::{Kernel, WordTier};
-use crate::report::processor_ms;
+use super::Size;
+use crate::device::{AdapterDetails, BackendSurvey, DeviceInfo};
 use serde::Serialize;
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::time::Instant;
+use std::fmt::Write;
+
+/// Form of the report. A change that a reader of the old form would stumble over raises the number.
+pub const SCHEMA: &str = "groth16-gpu/selftest/1";
 
 /// Outcome of the self-test on every adapter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelftestReport {
+    /// [`SCHEMA`]
+    pub schema: &'static str,
     /// Version of this crate.
     pub version: String,
-    /// Whether every case passed in every tier, and there was one.
+    /// Operating system, processor architecture, and threads.
+    pub host: Host,
+    /// Whether every case passed in every tier of every listed adapter, and there was one.
     pub passed: bool,
+    /// Time that the CPU took to compute what must come of the cases, once for all devices and
+    /// tiers.
+    pub references_ms: f64,
+    pub total_ms: f64,
+    /// Empty if devices were named.
+    pub backends: Vec<BackendSurvey>,
     pub adapters: Vec<AdapterReport>,
 }
 
-/// Outcome on one adapter.
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Host {
+    pub os: &'static str,
+    pub arch: &'static str,
+    pub threads: usize,
+}
+
+/// Outcome on one adapter through one back end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AdapterReport {
     pub device: DeviceInfo,
+    /// Whether it is a row of `devices`, and proofs can be made on it.
+    pub listed: bool,
+    /// Why it was not tested, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_tested: Option<String>,
+    /// Once it could be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<AdapterDetails>,
     pub tiers: Vec<TierReport>,
 }
 
@@ -38,10 +60,12 @@ pub struct TierReport {
     /// Why the adapter could not be opened, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Each kernel's time from its source to the end of a dispatch with nothing to do, in the order
-    /// of first use.
+    /// Every kernel over every curve.
     pub compiled: Vec<CompileTime>,
+    /// Until all of them were ready, on all cores.
+    pub compile_ms: f64,
     pub cases: Vec<CaseReport>,
+    pub throughput: Vec<Throughput>,
     /// From opening the adapter to the end of its last case, in milliseconds.
     pub total_ms: f64,
 }
@@ -58,11 +82,16 @@ impl TierReport {
 pub struct CompileTime {
     /// `kernel/curve`
     pub name: String,
+    /// To make its pipeline, while other cores made others, and to run an empty dispatch of it,
+    /// which is when some drivers compile.
     pub ms: f64,
-    /// Time of processors, which other programs do not disturb. For drivers that compile in this
-    /// process, as most do.
+    /// Time of processors in the empty dispatch, which other programs do not disturb; on software
+    /// adapters alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor_ms: Option<f64>,
+    /// Why the driver refused it, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Outcome of one case.
@@ -70,161 +99,162 @@ pub struct CompileTime {
 pub struct CaseReport {
     /// `name/curve`
     pub name: String,
-    /// The kernels whose results decided.
+    /// The kernels whose results decided; none for those about the device itself.
     pub kernels: Vec<&'static str>,
     pub passed: bool,
     /// What was wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Time of the first run, the compiling of kernels that no case before used included.
+    /// Time of the first run.
     pub first_ms: f64,
     /// Time of a second run. None after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_ms: Option<f64>,
 }
 
-/// Tells of a case that has ended.
-pub type Callback<'a> = &'a mut dyn FnMut(&DeviceInfo, WordTier, &CaseReport);
-
-/// Runs every case on every adapter of `adapters` in every tier that it has, or only in the tier
-/// that `options` force. `size` is by default what suits each adapter.
-///
-/// Memory is poisoned whatever the options say, so that a kernel which does nothing shows.
-pub fn run(
-    adapters: &[DeviceInfo],
-    options: &DeviceOptions,
-    size: Option<Size>,
-    callback: Callback,
-) -> SelftestReport {
-    let cases = cases();
-    let adapters: Vec<AdapterReport> = adapters
-        .iter()
-        .map(|info| {
-            let forced = |tier: &WordTier| options.word_tier.is_none_or(|t| t == *tier);
-            let tiers = info.tiers.iter().copied().filter(forced);
-            let size = size.unwrap_or(Size::of(info));
-            AdapterReport {
-                device: info.clone(),
-                tiers: tiers
-                    .map(|tier| run_tier(info, tier, options, size, &cases, callback))
-                    .collect(),
-            }
-        })
-        .collect();
-    let tiers = || adapters.iter().flat_map(|a| &a.tiers);
-    SelftestReport {
-        version: env!("CARGO_PKG_VERSION").into(),
-        passed: tiers().next().is_some() && tiers().all(TierReport::passed),
-        adapters,
-    }
+/// How fast something went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Throughput {
+    /// `what/curve`
+    pub name: String,
+    /// What is counted, as `Mproducts/s`.
+    pub unit: &'static str,
+    /// Size of the input, as a power of two.
+    pub log2: u32,
+    /// The best of several runs.
+    pub per_second: f64,
+    /// Time of that run.
+    pub ms: f64,
+    /// Whether by the device's own clock, or else by the host's.
+    pub device_clock: bool,
 }
 
-fn run_tier(
-    info: &DeviceInfo,
-    tier: WordTier,
-    options: &DeviceOptions,
-    size: Size,
-    cases: &[Case],
-    callback: Callback,
-) -> TierReport {
-    let start = Instant::now();
-    let mut report = TierReport {
-        tier: tier.name(),
-        size,
-        error: None,
-        compiled: Vec::new(),
-        cases: Vec::new(),
-        total_ms: 0.0,
-    };
-    let options = DeviceOptions {
-        word_tier: Some(tier),
-        poison: true,
-        ..options.clone()
-    };
-    match GpuDevice::open(info, &options) {
-        Ok(gpu) => {
-            for case in cases {
-                let outcome = run_case(&gpu, size, case, &mut report.compiled);
-                callback(info, tier, &outcome);
-                report.cases.push(outcome);
+impl SelftestReport {
+    /// A page for people, to attach to an issue.
+    pub fn to_markdown(&self) -> String {
+        let mut page = String::from("# Self-test of groth16-gpu\n\n");
+        self.write(&mut page).expect("strings take everything");
+        page
+    }
+
+    fn write(&self, page: &mut String) -> std::fmt::Result {
+        let verdict = match self.passed {
+            true => "every kernel passed",
+            false => "**a kernel FAILED**",
+        };
+        let (host, seconds) = (&self.host, self.total_ms / 1e3);
+        writeln!(
+            page,
+            "Version {}, {} {}, {} threads: {verdict} in {seconds:.1} s, {:.1} s of them for what \
+             the CPU computed.\n",
+            self.version,
+            host.os,
+            host.arch,
+            host.threads,
+            self.references_ms / 1e3
+        )?;
+        for backend in &self.backends {
+            let name = backend.backend.name();
+            match &backend.reason {
+                Some(reason) => writeln!(page, "* {name}: {reason}")?,
+                None => writeln!(page, "* {name}: {} adapters", backend.adapters)?,
+            }
+            for unfit in &backend.unfit {
+                writeln!(page, "  * not fit: {unfit}")?;
             }
         }
-        Err(e) => report.error = Some(e.to_string()),
+        self.adapters.iter().try_for_each(|a| a.write(page))
     }
-    report.total_ms = milliseconds(start);
-    report
 }
 
-fn run_case(
-    gpu: &Arc<GpuDevice>,
-    size: Size,
-    case: &Case,
-    compiled: &mut Vec<CompileTime>,
-) -> CaseReport {
-    let guarded = |run: &mut dyn FnMut() -> Outcome| {
-        // Whatever a bad driver makes a case do, the others are to be reported on.
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panic_message(&*panic)))
-    };
-    let start = Instant::now();
-    let first = guarded(&mut || {
-        for kernel in case.kernels {
-            compile(gpu, *kernel, case.curve, compiled)?;
+impl AdapterReport {
+    fn write(&self, page: &mut String) -> std::fmt::Result {
+        let device = &self.device;
+        writeln!(page, "\n## {device}\n")?;
+        writeln!(page, "| | |\n|---|---|")?;
+        let mut row = |name: &str, value: &str| writeln!(page, "| {name} | {value} |");
+        row("driver", &device.driver)?;
+        row(
+            "ids",
+            &format!("{:#06x}:{:#06x}", device.vendor_id, device.device_id),
+        )?;
+        row("kind", &format!("{:?}", device.device_type))?;
+        let memory = device.memory.map(|m| format!("{} MiB", m >> 20));
+        row("memory", memory.as_deref().unwrap_or("unknown"))?;
+        row(
+            "largest binding",
+            &format!("{} MiB", device.max_binding >> 20),
+        )?;
+        let listed = match self.listed {
+            true => format!("as device {}", device.index),
+            false => format!(
+                "not listed: device {} through another back end",
+                device.index
+            ),
+        };
+        row("in `devices`", &listed)?;
+        if let Some(details) = &self.details {
+            let [least, most] = details.subgroup;
+            row("subgroups", &format!("{least} to {most}"))?;
+            let limits = details.limits.iter();
+            let limits: Vec<_> = limits.map(|(name, n)| format!("{name} {n}")).collect();
+            row("limits", &limits.join(", "))?;
+            row("features", &details.features.join(", "))?;
         }
-        (case.run)(gpu, size)
-    });
-    let first_ms = milliseconds(start);
-    let (outcome, second_ms) = match first {
-        Ok(()) => {
-            let start = Instant::now();
-            let second = guarded(&mut || (case.run)(gpu, size));
-            let second = second.map_err(|e| format!("in a second run: {e}"));
-            (second, Some(milliseconds(start)))
+        if let Some(why) = &self.not_tested {
+            writeln!(page, "\nNot tested: {why}")?;
         }
-        failed => (failed, None),
-    };
-    CaseReport {
-        name: case.id(),
-        kernels: case.kernels.iter().map(|k| k.name()).collect(),
-        passed: outcome.is_ok(),
-        message: outcome.err(),
-        first_ms,
-        second_ms,
+        self.tiers.iter().try_for_each(|t| t.write(page))
     }
 }
 
-/// Compiles a kernel if it is not in the list yet, and puts it there.
-fn compile(
-    gpu: &GpuDevice,
-    kernel: Kernel,
-    curve: CurveId,
-    compiled: &mut Vec<CompileTime>,
-) -> Outcome {
-    let name = format!("{}/{curve}", kernel.name());
-    if compiled.iter().any(|c| c.name == name) {
-        return Ok(());
+impl TierReport {
+    fn write(&self, page: &mut String) -> std::fmt::Result {
+        let (tier, verdict) = (self.tier, if self.passed() { "passed" } else { "FAILED" });
+        let (seconds, compiling) = (self.total_ms / 1e3, self.compile_ms / 1e3);
+        writeln!(
+            page,
+            "\n### Tier {tier}: {verdict}\n\n{seconds:.1} s, {compiling:.1} s of them compiling."
+        )?;
+        if let Some(error) = &self.error {
+            writeln!(page, "\nCould not be opened: {error}")?;
+        }
+        if !self.cases.is_empty() {
+            writeln!(page, "\n| case | | ms | again |\n|---|---|---|---|")?;
+        }
+        for case in &self.cases {
+            let (name, first) = (&case.name, case.first_ms);
+            let second = case.second_ms.map(|ms| format!("{ms:.1}"));
+            let second = second.unwrap_or_default();
+            let verdict = match &case.message {
+                None => "ok".to_owned(),
+                Some(why) => format!("**FAILED**: {}", one_line(why)),
+            };
+            writeln!(page, "| {name} | {verdict} | {first:.1} | {second} |")?;
+        }
+        if !self.throughput.is_empty() {
+            writeln!(page, "\n| throughput | | |\n|---|---|---|")?;
+        }
+        for t in &self.throughput {
+            let (name, unit, log2, ms) = (&t.name, t.unit, t.log2, t.ms);
+            let rate = t.per_second / 1e6;
+            writeln!(page, "| {name}, 2^{log2} | {rate:.2} {unit} | {ms:.3} ms |")?;
+        }
+        if !self.compiled.is_empty() {
+            writeln!(page, "\n| kernel | ready after, ms |\n|---|---|")?;
+        }
+        for kernel in &self.compiled {
+            let refused = kernel.error.as_deref().map(one_line);
+            let refused = refused
+                .map(|e| format!(" REFUSED: {e}"))
+                .unwrap_or_default();
+            writeln!(page, "| {} | {:.1}{refused} |", kernel.name, kernel.ms)?;
+        }
+        Ok(())
     }
-    let (start, processor_start) = (Instant::now(), processor_ms());
-    let mut rec = Recording::new();
-    rec.warm_up(kernel.source(curve, gpu.tier()));
-    run_recording(gpu, &rec)?;
-    let ms = milliseconds(start);
-    let used = processor_ms().zip(processor_start);
-    compiled.push(CompileTime {
-        name,
-        ms,
-        processor_ms: used.map(|(end, start)| end - start),
-    });
-    Ok(())
 }
 
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("without a message"))
-}
-
-fn milliseconds(since: Instant) -> f64 {
-    since.elapsed().as_secs_f64() * 1e3
+/// Text of others in a cell of a table.
+fn one_line(text: &str) -> String {
+    text.replace('\n', " ").replace('|', "\\|")
 }

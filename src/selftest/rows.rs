@@ -1,6 +1,6 @@
 //! Sparse matrix times witness.
 
-use super::{Outcome, Size, expect_scalars, random, rng, run_recording};
+use super::{CaseError, Prepared, Size, check, expect_scalars, random, rng, run_recording};
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
 use crate::device::GpuDevice;
@@ -11,7 +11,6 @@ use crate::parts::Parts;
 use crate::row_product::RowPieces;
 use ark_ff::{BigInteger, One, PrimeField, Zero};
 use rand::Rng;
-use std::sync::Arc;
 
 fn canonical<F: PrimeField>(x: &F) -> [u8; 32] {
     let mut bytes = [0; 32];
@@ -22,7 +21,7 @@ fn canonical<F: PrimeField>(x: &F) -> [u8; 32] {
 /// Rows that are empty, short, as long as a piece, and of several levels of pieces, with
 /// coefficients 1, −1 and others: in one binding each, and with tables, coefficients, witness and
 /// result in many.
-pub(super) fn row_product<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outcome {
+pub(super) fn row_product<C: GpuCurve>(size: Size) -> Prepared {
     let rng = &mut rng(7);
     let longest = size.pick(300, 5000);
     let mut lengths = vec![0, 1, 31, 32, 33, 0, longest, 2, 65];
@@ -48,31 +47,34 @@ pub(super) fn row_product<C: GpuCurve>(gpu: &Arc<GpuDevice>, size: Size) -> Outc
     // Rows of the domain that the matrix does not list are 0.
     expected.resize(expected.len().next_power_of_two(), C::Fr::zero());
     let matrix = matrix.to_key_matrix::<C>();
-    let one_part = (wires.len(), expected.len(), gpu.limits().max_binding);
-    // 2 and 5 parts of the witness: a pass sees 4.
-    for (wires_per_part, rows_per_part, max_binding) in [
-        one_part,
-        (56, expected.len() / 2, 1 << 12),
-        (24, 32, 32 * 64),
-    ] {
-        let got = products::<C>(gpu, &matrix, &wires, |rec| {
-            let witness = Parts::secret(rec, "witness", wires.len(), wires_per_part);
-            let target = Parts::secret(rec, "products", expected.len(), rows_per_part);
-            (RowPieces::new(&matrix, max_binding), witness, target)
-        })?;
-        let what = format!("rows, parts of {wires_per_part} wires, tables of {max_binding} bytes");
-        expect_scalars::<C>(&got, &expected, &what)?;
-    }
-    Ok(())
+    check(move |gpu| {
+        let one_part = (wires.len(), expected.len(), gpu.limits().max_binding);
+        // 2 and 5 parts of the witness: a pass sees 4.
+        for (wires_per_part, rows_per_part, max_binding) in [
+            one_part,
+            (56, expected.len() / 2, 1 << 12),
+            (24, 32, 32 * 64),
+        ] {
+            let got = products::<C>(gpu, &matrix, &wires, |rec| {
+                let witness = Parts::secret(rec, "witness", wires.len(), wires_per_part);
+                let target = Parts::secret(rec, "products", expected.len(), rows_per_part);
+                (RowPieces::new(&matrix, max_binding), witness, target)
+            })?;
+            let what =
+                format!("rows, parts of {wires_per_part} wires, tables of {max_binding} bytes");
+            expect_scalars::<C>(&got, &expected, &what)?;
+        }
+        Ok(())
+    })
 }
 
 /// The product, from pieces, witness and target that `declare` gives.
-fn products<C: GpuCurve>(
-    gpu: &Arc<GpuDevice>,
+pub(super) fn products<C: GpuCurve>(
+    gpu: &GpuDevice,
     matrix: &Matrix,
     wires: &[C::Fr],
     declare: impl FnOnce(&mut Recording) -> (RowPieces<Bytes>, Parts, Parts),
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, CaseError> {
     let mut rec = Recording::new();
     let (pieces, witness, target) = declare(&mut rec);
     matrix

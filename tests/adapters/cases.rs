@@ -2,12 +2,25 @@
 //! transforms, multi-scalar multiplications and small proofs.
 
 use crate::common::{TestDevice, on_each};
-use groth16_gpu::selftest::{self, Scope};
+use groth16_gpu::selftest::{self, PreparedCases, Scope, Size};
 use libtest_mimic::{Failed, Trial};
+use std::sync::LazyLock;
+
+/// The cases of a size, each prepared by the first test that needs it.
+pub fn prepared(size: Size) -> &'static PreparedCases {
+    static SMALL: LazyLock<PreparedCases> = LazyLock::new(|| PreparedCases::new(Size::Small));
+    static LARGE: LazyLock<PreparedCases> = LazyLock::new(|| PreparedCases::new(Size::Large));
+    static HUGE: LazyLock<PreparedCases> = LazyLock::new(|| PreparedCases::new(Size::Huge));
+    match size {
+        Size::Small => &SMALL,
+        Size::Large => &LARGE,
+        Size::Huge => &HUGE,
+    }
+}
 
 pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
-    let cases = selftest::cases().into_iter();
-    let trials = cases.flat_map(|case| {
+    let cases = selftest::cases().into_iter().enumerate();
+    let trials = cases.flat_map(|(index, case)| {
         let module = match case.scope {
             Scope::Kernel => "kernels",
             Scope::Plan => "primitives",
@@ -16,7 +29,7 @@ pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
             if case.scope == Scope::Plan {
                 d.prepare();
             }
-            (case.run)(&d.gpu, d.size).map_err(Failed::from)
+            prepared(d.size).run(index, &d.gpu).map_err(Failed::from)
         })
     });
     trials.collect()

@@ -4,6 +4,7 @@
 
 mod broken_kernels;
 
+use crate::cases::prepared;
 use crate::circuits::{chain, number, random_chain, with_value};
 use crate::common::{self, TestDevice, ensure};
 use crate::corpus;
@@ -16,7 +17,7 @@ use groth16_gpu::proof::Proof;
 use groth16_gpu::prover::{Fallback, ProveOptions, Prover, ProverOptions};
 use groth16_gpu::proving_key::{ProvingKey, QapReduction, g1_to_raw};
 use groth16_gpu::report::ProofReport;
-use groth16_gpu::selftest::{self, Size};
+use groth16_gpu::selftest::Size;
 use groth16_gpu::setup::setup_from_seed;
 use groth16_gpu::verify::verify;
 use groth16_gpu::with_curve;
@@ -319,8 +320,11 @@ fn p11_budgets(d: &TestDevice) -> Outcome {
 /// Checks of bounds and loops change no result.
 fn p52_checked_shaders(d: &TestDevice) -> Outcome {
     let gpu = open(d, |o| o.checked_shaders = true)?;
-    for case in selftest::cases() {
-        (case.run)(&gpu, Size::Small).map_err(|e| format!("{}: {e}", case.id()))?;
+    let cases = prepared(Size::Small);
+    for (index, case) in cases.cases().enumerate() {
+        cases
+            .run(index, &gpu)
+            .map_err(|e| format!("{}: {e}", case.id()))?;
     }
     Ok(())
 }
@@ -519,7 +523,7 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
             trials.push(common::ignored(format!("{label}/regression/{name}")));
         }
     }
-    let device_tests: [(&str, OnDevice); 10] = [
+    let device_tests: [(&str, OnDevice); 12] = [
         ("p03_chunks", p03_chunks),
         ("p11_budgets", p11_budgets),
         ("p41_vectors_in_parts", p41_vectors_in_parts),
@@ -527,7 +531,15 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
         ("p55_short_submissions", p55_short_submissions),
         ("p61_fallback", p61_fallback),
         ("p64_after_a_panic", p64_after_a_panic),
-        ("p53_broken_kernels", broken_kernels::p53_broken_kernels),
+        (
+            "p53_stages_are_complete",
+            broken_kernels::p53_stages_are_complete,
+        ),
+        (
+            "p53_the_report_names_the_kernel",
+            broken_kernels::p53_the_report_names_the_kernel,
+        ),
+        ("p53_first_use", broken_kernels::p53_first_use),
         ("p68_skewed_scalars", p68_skewed_scalars),
         ("several_devices", several_devices),
     ];
@@ -540,6 +552,18 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
         }
         for label in &missing {
             trials.push(common::ignored(format!("{label}/regression/{name}")));
+        }
+    }
+    for stage in &broken_kernels::STAGES {
+        let name = format!("regression/p53_broken_{}", stage.name);
+        for d in &devices {
+            let (id, d) = (format!("{}/{name}", d.label), d.clone());
+            trials.push(common::trial(id, move || {
+                broken_kernels::p53_broken_stage(&d, stage)
+            }));
+        }
+        for label in &missing {
+            trials.push(common::ignored(format!("{label}/{name}")));
         }
     }
     let name = "p10_p15_nothing_is_written";

@@ -107,6 +107,8 @@ pub fn options(tier: WordTier) -> DeviceOptions {
     DeviceOptions {
         word_tier: Some(tier),
         poison: true,
+        // The tests are about kernels, broken ones too; the probe has tests of its own.
+        first_use_probe: false,
         ..Default::default()
     }
 }
