@@ -62,7 +62,7 @@ fn keys_are_the_cpus(device: &TestDevice) -> Outcome {
     device.prepare();
     let n = match device.size {
         Size::Small => 30,
-        Size::Large => 500,
+        Size::Large | Size::Huge => 500,
     };
     let shape = Shape {
         in_b: 0.3,
