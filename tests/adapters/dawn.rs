@@ -62,7 +62,8 @@ impl Dawn {
             command.env("VK_ICD_FILENAMES", driver);
         }
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let spawned = pipes.spawn();
+        // What is wrong comes as an answer; the rest are remarks on the driver.
+        let spawned = pipes.stderr(Stdio::null()).spawn();
         let mut child = spawned.map_err(|e| format!("node does not start: {e}"))?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let (input, mut output) = input.zip(output).ok_or("no pipes")?;

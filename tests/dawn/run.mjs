@@ -21,7 +21,7 @@ import { join, resolve } from 'node:path';
 
 const [folder, ...options] = process.argv.slice(2);
 const require = createRequire(join(resolve(folder), 'here.js'));
-const { create, globals } = await import(pathToFileURL(require.resolve('webgpu')));
+const { create, globals } = await load();
 const { GPUBufferUsage: U, GPUMapMode, GPUShaderStage } = globals;
 
 // What memory holds before it is written: no zeros, and no canonical value.
@@ -29,6 +29,15 @@ const POISON = 0xdeadbeef;
 // As src/device/submission.rs.
 const ALIGNMENT = 256;
 const MAX_GROUPS_X = 32768;
+
+async function load() {
+  try {
+    return await import(pathToFileURL(require.resolve('webgpu')));
+  } catch (error) {
+    send({ error: error.message });
+    process.exit(1);
+  }
+}
 
 function transfer(operation, view) {
   for (let done = 0; done < view.length; ) {
