@@ -355,8 +355,8 @@ impl Step<'_> {
             part(2),
             part(3),
         ];
-        // What is not used still needs something to bind, and of its own: WebGPU lets no two
-        // bindings that a dispatch may write to overlap.
+        // What is not used still needs something to bind, and of its own: WebGPU refuses two
+        // bindings that overlap and may be written to.
         let missing = used.iter().filter(|b| b.is_none()).count() as u64;
         let unused = (missing > 0).then(|| rec.transient("unused", missing * ALIGNMENT));
         let mut offset = 0;

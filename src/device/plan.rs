@@ -90,17 +90,6 @@ pub fn lifetimes(recording: &Recording) -> Vec<Option<(usize, usize)>> {
     lives
 }
 
-/// Two bindings that overlap, if there are such. Kernels may write to all of theirs, and WebGPU
-/// refuses a dispatch that could write to the same memory through two.
-fn overlapping(bindings: &[BufferSlice]) -> Option<(&BufferSlice, &BufferSlice)> {
-    let meet = |a: &BufferSlice, b: &BufferSlice| {
-        a.buffer == b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size
-    };
-    let pairs = bindings.iter().enumerate();
-    let mut pairs = pairs.flat_map(|(i, a)| bindings[..i].iter().map(move |b| (b, a)));
-    pairs.find(|(a, b)| meet(a, b))
-}
-
 /// Checks what an executor relies on.
 ///
 /// # Errors
@@ -147,10 +136,6 @@ pub fn check(recording: &Recording, limits: &PlanLimits) -> Result<()> {
                     if !slice.offset.is_multiple_of(ALIGNMENT) {
                         return wrong(i, format!("{:?} binds {slice:?}, not aligned", d.kernel));
                     }
-                }
-                if let Some((a, b)) = overlapping(&d.bindings) {
-                    let kernel = d.kernel;
-                    return wrong(i, format!("{kernel:?} binds {a:?} and {b:?}, which overlap"));
                 }
             }
             _ => {}
@@ -333,9 +318,6 @@ fn secrets(recording: &Recording, placed: &[(usize, Placement)]) -> Vec<(usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::curve::CurveId;
-    use crate::device::recording::Dispatch;
-    use crate::kernels::Kernel;
     use crate::tuning::MsmTuning;
     use proptest::prelude::*;
 
@@ -449,23 +431,6 @@ mod tests {
         assert!(plan(&onto_itself).is_err());
         r.copy(part(0, 512), part(512, 512));
         assert!(plan(&r).is_ok());
-        let mut bind = |bindings: Vec<BufferSlice>| {
-            let mut r = r.clone();
-            r.dispatch(Dispatch {
-                kernel: Kernel::PointsImport,
-                curve: CurveId::Bn254,
-                bindings,
-                params: vec![1],
-                groups: 1,
-                work_per_group: 1,
-            });
-            plan(&r)
-        };
-        assert!(bind(vec![part(0, 512), part(512, 512)]).is_ok());
-        for (offset, size) in [(0, 512), (256, 512), (256, 4), (0, 1024)] {
-            let error = bind(vec![part(0, 512), part(offset, size)]).unwrap_err();
-            assert!(error.to_string().contains("overlap"), "{error}");
-        }
     }
 
     proptest! {

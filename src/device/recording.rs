@@ -77,7 +77,8 @@ pub enum Command {
 pub struct Dispatch {
     pub kernel: Kernel,
     pub curve: CurveId,
-    /// One storage binding each, from binding 1 on. All are read_write, and none may overlap.
+    /// One storage binding each, from binding 1 on. All are read_write. Kernels that work in place
+    /// have the same range twice, which wgpu accepts and WebGPU does not.
     pub bindings: Vec<BufferSlice>,
     /// The kernel's parameters after the launch header.
     pub params: Vec<u32>,

@@ -124,6 +124,10 @@ function filled(size, usage, fill) {
   return buffer;
 }
 
+function overlap(a, b) {
+  return a.buffer === b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size;
+}
+
 async function run({ kernels, buffers, commands }, data) {
   const compiled = Object.entries(kernels).map(async ([label, kernel]) => {
     pipelines.set(label, await compile(label, kernel));
@@ -153,7 +157,20 @@ async function run({ kernels, buffers, commands }, data) {
   for (const c of commands) {
     if (c.op === 'dispatch') {
       const { layout, pipeline } = pipelines.get(c.kernel);
-      const storage = c.bindings.map(({ buffer, offset, size }) => ({ buffer: memory[buffer], offset, size }));
+      const storage = c.bindings.map((range, i) => {
+        const { buffer, offset, size } = range;
+        if (!c.bindings.slice(i + 1).some((later) => overlap(range, later))) {
+          return { buffer: memory[buffer], offset, size };
+        }
+        // WebGPU refuses bindings that overlap and may be written to. Kernels that work in place
+        // read through the first, and get a copy there.
+        const copy = device.createBuffer({ size, usage: U.STORAGE | U.COPY_DST });
+        temporary.push(copy);
+        pass?.end();
+        pass = null;
+        encoder.copyBufferToBuffer(memory[buffer], offset, copy, 0, size);
+        return { buffer: copy, size };
+      });
       const resources = [{ buffer: uniforms, size: block(c) }, ...storage];
       const entries = resources.map((resource, binding) => ({ binding, resource }));
       pass ??= encoder.beginComputePass();
