@@ -8,6 +8,7 @@
 
 use crate::bytes::Bytes;
 use crate::curve::CurveId;
+use crate::device::allocator::ALIGNMENT;
 use crate::device::recording::{BufferSlice, Dispatch, Recording};
 use crate::kernels::Kernel;
 use crate::matrix::{Matrix, unpack};
@@ -344,18 +345,33 @@ impl Step<'_> {
         first_slot: u32,
     ) {
         let (pass, count) = (self.pass, range.end - range.start);
-        let part = |i: usize| *pass.vector.get(i).unwrap_or(&pass.vector[0]);
-        let bindings = vec![
-            self.pieces,
-            // What is not used still needs something to bind.
-            self.entries.unwrap_or(part(0)),
-            pass.dictionary.unwrap_or(part(0)),
+        let part = |i: usize| pass.vector.get(i).copied();
+        let mut bindings = vec![self.pieces];
+        let used = [
+            self.entries,
+            pass.dictionary,
             part(0),
             part(1),
             part(2),
             part(3),
-            result,
         ];
+        // What is not used still needs something to bind, and of its own: WebGPU refuses two
+        // bindings that overlap and may be written to.
+        let missing = used.iter().filter(|b| b.is_none()).count() as u64;
+        let unused = (missing > 0).then(|| rec.transient("unused", missing * ALIGNMENT));
+        let mut offset = 0;
+        bindings.extend(used.into_iter().map(|binding| {
+            binding.unwrap_or_else(|| {
+                let buffer = unused.expect("made for it");
+                offset += ALIGNMENT;
+                BufferSlice {
+                    buffer,
+                    offset: offset - ALIGNMENT,
+                    size: ALIGNMENT,
+                }
+            })
+        }));
+        bindings.push(result);
         rec.dispatch(Dispatch {
             kernel: Kernel::RowProduct,
             curve: self.curve,

@@ -78,7 +78,8 @@ pub enum Command {
 pub struct Dispatch {
     pub kernel: Kernel,
     pub curve: CurveId,
-    /// One storage binding each, from binding 1 on. May overlap: all are read_write.
+    /// One storage binding each, from binding 1 on. All are read_write. Kernels that work in place
+    /// have the same range twice, which wgpu accepts and WebGPU does not.
     pub bindings: Vec<BufferSlice>,
     /// The kernel's parameters after the launch header.
     pub params: Vec<u32>,
@@ -189,8 +190,15 @@ impl Recording {
     /// Dispatches a kernel with nothing to do: some drivers compile when a pipeline is made, some
     /// when it is first dispatched; after this, all have.
     pub fn warm_up(&mut self, source: &KernelSource) {
-        let id = self.transient("warm-up", 256);
-        let bindings = vec![self.whole(id); source.bindings as usize];
+        const SIZE: u64 = 256;
+        let count = u64::from(source.bindings);
+        let buffer = self.transient("warm-up", count * SIZE);
+        let part = |i| BufferSlice {
+            buffer,
+            offset: i * SIZE,
+            size: SIZE,
+        };
+        let bindings = (0..count).map(part).collect();
         self.commands.push(Command::Dispatch(Dispatch {
             kernel: source.kernel,
             curve: source.curve,

@@ -10,6 +10,7 @@ mod circuits;
 mod common;
 #[path = "../corpus/mod.rs"]
 mod corpus;
+mod dawn;
 mod faults;
 mod groth16;
 mod profiles;
@@ -36,6 +37,7 @@ fn main() {
         setup::trials(&devices, &adapters),
         cases::trials(&devices),
         groth16::trials(&devices),
+        dawn::trials(&devices),
     ]
     .into_iter()
     .flatten()

@@ -102,6 +102,11 @@ pub fn without_drivers(command: &mut Command) {
     }
 }
 
+/// Whether what takes software adapters long is to run as well.
+pub fn wide() -> bool {
+    std::env::var_os("GROTH16_GPU_TEST_WIDE").is_some_and(|v| !v.is_empty())
+}
+
 /// How the tests open a device.
 pub fn options(tier: WordTier) -> DeviceOptions {
     DeviceOptions {
