@@ -4,6 +4,7 @@
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use num_bigint::BigUint;
 use num_traits::{One, Zero};
+use sha2::{Digest, Sha256};
 use shader_compose::{Value, Vars, expand};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -420,5 +421,19 @@ fn main() {
         table.push_str(&b.entry);
     }
     table.push_str("];\n");
+    let mut digest = Sha256::new();
+    for b in &built {
+        digest.update(&b.label);
+        digest.update(&b.wgsl);
+    }
+    let digest: String = digest.finalize()[..16]
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    writeln!(
+        table,
+        "/// Digest of the text of all kernels.\npub const KERNELS_DIGEST: &str = \"{digest}\";"
+    )
+    .unwrap();
     fs::write(out.join("kernels.rs"), table).unwrap();
 }

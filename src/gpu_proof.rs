@@ -16,6 +16,7 @@ use crate::witness::Witness;
 use ark_ff::Zero;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Fewest scalars that a multi-scalar multiplication is cut down to.
@@ -147,7 +148,7 @@ impl KeyLayout {
     /// As [`GpuDevice::run`]; `DeviceFault` if the device returns what is no point.
     pub fn proof_sums<C: GpuCurve>(
         &self,
-        device: &GpuDevice,
+        device: &Arc<GpuDevice>,
         budget: &MemoryBudget,
         witness: &Witness,
         options: &RunOptions,
@@ -158,6 +159,7 @@ impl KeyLayout {
             let chosen = budget.choose::<C>(self, device, bytes)?;
             let (planned, downloads) = budget.fit::<C>(self, device, (chosen, bytes), witness)?;
             options.span("plan", start, Instant::now());
+            device.verify_kernels(&planned.recording.kernels())?;
             let kept = self.kept(&planned.variant);
             let kept = Some(&kept).filter(|k| !k.parts.is_empty());
             let output = match device.run_with(&planned.recording, planned.plan, kept, options) {

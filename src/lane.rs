@@ -247,7 +247,7 @@ impl Lane {
 
     fn device_sums<C: GpuCurve>(
         &self,
-        gpu: &GpuDevice,
+        gpu: &Arc<GpuDevice>,
         key: &ProvingKey,
         witness: &Witness,
         control: &Control,

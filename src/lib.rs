@@ -25,6 +25,7 @@
 //! from `ark_groth16::Proof`. The primitives are public on their own: [`ntt`] and [`msm`] as plans
 //! for a device, [`cpu`] natively.
 
+mod adapter_file;
 mod batch;
 pub mod bytes;
 mod checked_keys;
@@ -35,6 +36,7 @@ pub mod device;
 pub mod domain;
 pub mod error;
 pub mod example;
+pub mod first_use;
 pub mod formats;
 pub mod gpu_proof;
 pub mod host;

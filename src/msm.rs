@@ -48,6 +48,13 @@ pub struct SortedDigits {
     offsets: BufferId,
 }
 
+impl SortedDigits {
+    /// Where each bucket's entries start and the last ones end, and the entries.
+    pub(crate) fn buffers(&self) -> [BufferId; 2] {
+        [self.offsets, self.entries]
+    }
+}
+
 /// Records the digit sort of `geometry.n` canonical scalars of 32 bytes.
 pub fn record_sort(
     rec: &mut Recording,

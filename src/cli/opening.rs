@@ -71,13 +71,16 @@ impl Purpose {
     /// Opens the devices and compiles. `searched` is the time that finding them took.
     fn open(&self, adapters: &Adapters, searched: Duration, stop: &CancelToken) -> Result<Opened> {
         let opening = Instant::now();
-        let devices = engine::open_all(&self.choice, adapters)?;
+        let mut devices = engine::open_all(&self.choice, adapters)?;
         let compiling = Instant::now();
         let mut kernels = 0;
-        for gpu in devices.iter().filter_map(Device::gpu) {
-            let needed = kernels_of_proof(&self.shape, self.dense, &gpu.limits().plan());
-            let total = needed.len();
-            let progress = |done| {
+        for device in &mut devices {
+            let Device::Gpu(gpu) = device else {
+                continue;
+            };
+            let needed = |limits: &PlanLimits| kernels_of_proof(&self.shape, self.dense, limits);
+            kernels += needed(&gpu.limits().plan()).len();
+            let progress = |done, total| {
                 self.bar
                     .set_message(format!("compiling kernels, {done} of {total}"));
                 match self.deadline {
@@ -85,9 +88,11 @@ impl Purpose {
                     _ => stop.check(),
                 }
             };
-            // A kernel that the driver refuses fails the proof, which says so.
-            let _ = progress(0).and_then(|()| gpu.precompile(&needed, &progress));
-            kernels += total;
+            // A kernel that the driver refuses or makes something else of fails the proof, which
+            // says so, unless the other tier has it right.
+            if let Ok(ready) = gpu.ready_for(&needed, &progress) {
+                *device = Device::Gpu(ready);
+            }
         }
         let done = Instant::now();
         if let Some(trace) = &self.trace {

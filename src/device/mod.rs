@@ -69,6 +69,9 @@ pub struct DeviceOptions {
     pub timestamps: bool,
     /// Where compiled pipelines are remembered, if the driver can do that, and measurements.
     pub cache: CacheFolder,
+    /// Whether kernels must give known answers before a proof runs them for the first time on this
+    /// adapter and driver ([`crate::first_use`]). On unless turned off.
+    pub first_use_probe: bool,
     /// Fills a run's memory with a pattern first, so that a read of what was never written shows:
     /// for tests.
     pub poison: bool,
@@ -92,6 +95,7 @@ impl Default for DeviceOptions {
             timeout: wgpu::DEFAULT_TIMEOUT,
             timestamps: true,
             cache: CacheFolder::User,
+            first_use_probe: true,
             poison: false,
             max_binding: None,
             kernels: Kernel::source,

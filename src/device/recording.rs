@@ -5,6 +5,7 @@ use crate::bytes::Bytes;
 use crate::curve::CurveId;
 use crate::device::arena::ResidentBuffer;
 use crate::kernels::{Kernel, KernelSource};
+use std::collections::HashSet;
 
 /// A buffer of one recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,6 +152,15 @@ impl Recording {
             offset: 0,
             size: self.buffers[buffer.0 as usize].size,
         }
+    }
+    /// The kernels that it dispatches.
+    pub fn kernels(&self) -> Vec<(Kernel, CurveId)> {
+        let mut kernels = HashSet::new();
+        kernels.extend(self.commands.iter().filter_map(|command| match command {
+            Command::Dispatch(d) => Some((d.kernel, d.curve)),
+            _ => None,
+        }));
+        kernels.into_iter().collect()
     }
     /// Names the commands that follow.
     pub fn phase(&mut self, name: &'static str) {

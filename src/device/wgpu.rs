@@ -18,6 +18,7 @@ use crate::device::queue::{Calibration, DeviceQueue, Health, Submission, Submitt
 use crate::device::recording::Recording;
 use crate::device::selector::{Backend, DeviceInfo};
 use crate::error::{Error, Result};
+use crate::first_use::{self, FirstUse};
 use crate::kernels::{Kernel, WordTier};
 use crate::tuning::{self, MsmTunings};
 use serde::Serialize;
@@ -347,7 +348,8 @@ pub struct GpuDevice {
     details: AdapterDetails,
     tier: WordTier,
     limits: GpuLimits,
-    pub(super) options: DeviceOptions,
+    pub(crate) options: DeviceOptions,
+    pub(crate) first_use: FirstUse,
     pub(super) device: ::wgpu::Device,
     pub(super) arena: Arc<BufferArena<WgpuMemory>>,
     pub(super) pipelines: Pipelines,
@@ -393,12 +395,21 @@ impl GpuDevice {
     ) -> Result<Arc<Self>> {
         use ::wgpu::Features as F;
         let Candidate { info, adapter } = candidate;
-        let (tier, msm) = tuning::resolve(&info, options);
+        let (tier, mut msm) = tuning::resolve(&info, options);
         if !info.tiers.contains(&tier) {
             return Err(Error::Usage(format!(
                 "{info} has no 64-bit integers in shaders; tier {} can not be used",
                 tier.name()
             )));
+        }
+        let preferred = tier;
+        let tier = first_use::choose_tier(&info, options, preferred)?;
+        if tier != preferred {
+            let options = DeviceOptions {
+                word_tier: Some(tier),
+                ..options.clone()
+            };
+            msm = tuning::resolve(&info, &options).1;
         }
         let mut wanted = F::SHADER_INT64 | F::PIPELINE_CACHE;
         // Timestamps hang or vanish on Metal (wgpu-native#624).
@@ -470,6 +481,7 @@ impl GpuDevice {
         };
         let guess = if info.software { 2e7 } else { 2e9 };
         let gpu = Self {
+            first_use: FirstUse::new(&info, options, tier),
             details,
             tier,
             limits,

@@ -1,6 +1,8 @@
 //! Kernels without points: field operations, products, the quotient, scans.
 
-use super::{Prepared, Size, at_rest, check, ensure, expect_scalars, rng, run_recording, upload};
+use super::{
+    CaseError, Prepared, Size, at_rest, check, ensure, expect_scalars, rng, run_recording, upload,
+};
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
 use crate::device::GpuDevice;
@@ -174,7 +176,7 @@ pub(super) fn pointwise<C: GpuCurve>(
     kernel: Kernel,
     inputs: &[Bytes],
     n: usize,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, CaseError> {
     let (mut rec, result) = record_pointwise::<C>(kernel, inputs, n, "kernel");
     rec.download(result);
     let mut output = run_recording(gpu, &rec)?;

@@ -8,6 +8,8 @@
 mod elsewhere;
 mod field;
 mod fixed_base;
+mod known;
+mod known_answers;
 mod msm;
 mod ntt;
 mod points;
@@ -27,8 +29,10 @@ use crate::bytes::Bytes;
 use crate::curve::{Bls12381, Bn254, CurveId, GpuCurve};
 use crate::device::recording::{BufferId, Recording};
 use crate::device::{DeviceInfo, GpuDevice, RunOptions, RunOutput};
+use crate::error::Error;
 use crate::kernels::Kernel;
 use crate::ntt::push_scalar;
+use crate::with_curve;
 use ark_ff::UniformRand;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -36,11 +40,33 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::sync::{Arc, OnceLock};
 
-/// Fails with what was wrong.
-type Outcome = Result<(), String>;
+/// Why a case fails.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// A result is not what it should be.
+    #[error("{0}")]
+    Wrong(String),
+    /// There was none.
+    #[error(transparent)]
+    Run(#[from] Error),
+}
+
+impl From<String> for CaseError {
+    fn from(what: String) -> Self {
+        Self::Wrong(what)
+    }
+}
+
+impl From<&str> for CaseError {
+    fn from(what: &str) -> Self {
+        Self::Wrong(what.to_owned())
+    }
+}
+
+type Outcome = Result<(), CaseError>;
 
 /// What a case does on a device, with its inputs and what must come of them at hand.
-pub type Check = Box<dyn Fn(&Arc<GpuDevice>) -> Result<(), String> + Send + Sync>;
+pub type Check = Box<dyn Fn(&Arc<GpuDevice>) -> Result<(), CaseError> + Send + Sync>;
 
 /// A case made ready: on the CPU alone, so that it serves every device and tier.
 type Prepared = Result<Check, String>;
@@ -147,9 +173,12 @@ impl PreparedCases {
     /// Runs a case on a device, prepared before or now.
     ///
     /// # Errors
-    /// What was wrong, in words.
-    pub fn run(&self, index: usize, gpu: &Arc<GpuDevice>) -> Result<(), String> {
-        self.prepared(index).as_ref().map_err(Clone::clone)?(gpu)
+    /// What was wrong.
+    pub fn run(&self, index: usize, gpu: &Arc<GpuDevice>) -> Result<(), CaseError> {
+        match self.prepared(index) {
+            Ok(check) => check(gpu),
+            Err(why) => Err(Error::Internal(why.clone()).into()),
+        }
     }
 }
 
@@ -319,14 +348,21 @@ const PROOF: &[Kernel] = &[
 
 /// Every case over every curve.
 pub fn cases() -> Vec<Case> {
-    [cases_over::<Bn254>(), cases_over::<Bls12381>()].concat()
+    let known = CurveId::ALL.map(known_answers).concat();
+    [known, cases_over::<Bn254>(), cases_over::<Bls12381>()].concat()
+}
+
+/// Those of [`cases`] over one curve that compare with answers in the source. Each lists every kernel
+/// that it runs; those of one stage come before those of a stage that builds on it.
+pub fn known_answers(curve: CurveId) -> Vec<Case> {
+    with_curve!(curve, C => known::cases_over::<C>())
 }
 
 /// Fails with a message unless a condition holds.
 macro_rules! ensure {
     ($cond:expr, $($message:tt)+) => {
         if !$cond {
-            return Err(format!($($message)+));
+            return Err(format!($($message)+).into());
         }
     };
 }
@@ -341,7 +377,7 @@ fn upload(rec: &mut Recording, label: &'static str, bytes: &Bytes) -> BufferId {
     crate::ntt::upload(rec, label, bytes)
 }
 
-fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, String> {
+fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, CaseError> {
     if let Some(executor) = elsewhere::executor() {
         let downloads = executor(rec)?;
         return Ok(RunOutput {
@@ -349,8 +385,7 @@ fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, String> 
             ..RunOutput::default()
         });
     }
-    gpu.run(rec, &RunOptions::default())
-        .map_err(|e| e.to_string())
+    Ok(gpu.run(rec, &RunOptions::default())?)
 }
 
 /// Random scalars.

@@ -1,6 +1,6 @@
 //! Multi-scalar multiplications.
 
-use super::{Prepared, Size, check, ensure, rng, run_recording, upload};
+use super::{CaseError, Prepared, Size, check, ensure, rng, run_recording, upload};
 use crate::bytes::Bytes;
 use crate::curve::{G1, G1Affine, G2, G2Affine, GpuCurve};
 use crate::device::GpuDevice;
@@ -126,7 +126,7 @@ pub(super) fn on_device<C: GpuCurve>(
     scalars: &Bytes,
     bases: &Bytes,
     way: Way,
-) -> Result<(Vec<u8>, Geometry), String> {
+) -> Result<(Vec<u8>, Geometry), CaseError> {
     let (rec, download, geometry) = record::<C>(gpu, group, scalars, bases, way, "sum")?;
     let mut output = run_recording(gpu, &rec)?;
     let bytes = output.downloads.swap_remove(download.0 as usize);
@@ -140,7 +140,7 @@ fn record<C: GpuCurve>(
     bases: &Bytes,
     way: Way,
     phase: &'static str,
-) -> Result<(Recording, DownloadId, Geometry), String> {
+) -> Result<(Recording, DownloadId, Geometry), CaseError> {
     let n = scalars.len() / 32;
     let bits = scalar_bits::<C>();
     let largest = gpu.limits().plan().largest();

@@ -1,6 +1,8 @@
 //! Transforms.
 
-use super::{Outcome, Prepared, Size, at_rest, check, expect_scalars, random, rng, run_recording};
+use super::{
+    CaseError, Outcome, Prepared, Size, at_rest, check, expect_scalars, random, rng, run_recording,
+};
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
 use crate::device::GpuDevice;
@@ -90,9 +92,22 @@ impl<C: GpuCurve> Vectors<C> {
 }
 
 fn transform<C: GpuCurve>(gpu: &GpuDevice, v: &Vectors<C>, split_log: u32) -> Outcome {
-    let (log_n, roots) = (v.log_n, v.roots);
-    let (part_log, n) = (log_n - split_log, 1 << log_n);
-    let shift = C::Fr::GENERATOR;
+    let sizes = (v.log_n - split_log, split_log);
+    let [first, second] = to_coefficients_and_coset::<C>(gpu, sizes, v.roots, &v.values)?;
+    expect_scalars::<C>(&first, &v.coefficients, "coefficients")?;
+    expect_scalars::<C>(&second, &v.coset_values, "values on a coset")
+}
+
+/// What a polynomial with these values (at rest) has for coefficients, in natural order, and for
+/// values on the coset of the field's generator; in 2^split_log parts.
+pub(super) fn to_coefficients_and_coset<C: GpuCurve>(
+    gpu: &GpuDevice,
+    (part_log, split_log): (u32, u32),
+    roots: RootConvention,
+    values: &Bytes,
+) -> Result<[Vec<u8>; 2], CaseError> {
+    let log_n = part_log + split_log;
+    let (shift, n) = (C::Fr::GENERATOR, 1 << log_n);
     let mut rec = Recording::new();
     let [inverse, forward] = [true, false].map(|inverse| {
         // Roots by position in one direction, powers between passes in the other.
@@ -116,7 +131,7 @@ fn transform<C: GpuCurve>(gpu: &GpuDevice, v: &Vectors<C>, split_log: u32) -> Ou
     let [x, y, z] = ["x", "y", "z"].map(|label| Parts::secret(&mut rec, label, n, 1 << part_log));
     for target in [&x, &z] {
         for (range, part) in target.iter() {
-            rec.upload(part, v.values.slice(32 * range.start..32 * range.end));
+            rec.upload(part, values.slice(32 * range.start..32 * range.end));
         }
     }
     // To coefficients in natural order, out of place.
@@ -155,6 +170,5 @@ fn transform<C: GpuCurve>(gpu: &GpuDevice, v: &Vectors<C>, split_log: u32) -> Ou
     });
     let output = run_recording(gpu, &rec)?;
     let (first, second) = output.downloads.split_at(1 << split_log);
-    expect_scalars::<C>(&first.concat(), &v.coefficients, "coefficients")?;
-    expect_scalars::<C>(&second.concat(), &v.coset_values, "values on a coset")
+    Ok([first.concat(), second.concat()])
 }

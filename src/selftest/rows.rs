@@ -1,6 +1,6 @@
 //! Sparse matrix times witness.
 
-use super::{Prepared, Size, check, expect_scalars, random, rng, run_recording};
+use super::{CaseError, Prepared, Size, check, expect_scalars, random, rng, run_recording};
 use crate::bytes::Bytes;
 use crate::curve::GpuCurve;
 use crate::device::GpuDevice;
@@ -74,7 +74,7 @@ pub(super) fn products<C: GpuCurve>(
     matrix: &Matrix,
     wires: &[C::Fr],
     declare: impl FnOnce(&mut Recording) -> (RowPieces<Bytes>, Parts, Parts),
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, CaseError> {
     let mut rec = Recording::new();
     let (pieces, witness, target) = declare(&mut rec);
     matrix

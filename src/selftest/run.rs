@@ -4,10 +4,11 @@ use super::report::{
     AdapterReport, CaseReport, CompileTime, Host, SCHEMA, SelftestReport, TierReport,
 };
 use super::throughput::{self, Inputs};
-use super::{Outcome, PreparedCases, Size, run_recording};
+use super::{CaseError, Outcome, PreparedCases, Size, run_recording};
 use crate::curve::CurveId;
 use crate::device::recording::Recording;
 use crate::device::{DeviceInfo, DeviceOptions, GpuDevice};
+use crate::first_use;
 use crate::kernels::{Kernel, WordTier};
 use crate::report::processor_ms;
 use std::any::Any;
@@ -112,9 +113,12 @@ fn run_tier(
         throughput: Vec::new(),
         total_ms: 0.0,
     };
+    let remembering = options;
     let options = DeviceOptions {
         word_tier: Some(tier),
         poison: true,
+        // Or a kernel known to fail could not be tested again.
+        first_use_probe: false,
         ..options.clone()
     };
     match GpuDevice::open(info, &options) {
@@ -123,11 +127,21 @@ fn run_tier(
             let compiling = Instant::now();
             report.compiled = compile(&gpu, callback);
             report.compile_ms = milliseconds(compiling);
+            let mut wrong = Vec::new();
             for (index, case) in cases.cases().enumerate() {
                 let kernels = case.kernels.iter().map(|k| k.name()).collect();
-                let outcome = run_case(case.id(), kernels, &mut || cases.run(index, &gpu));
+                let outcome = run_case(case.id(), kernels, &mut || {
+                    let result = cases.run(index, &gpu);
+                    if let Err(CaseError::Wrong(what)) = &result {
+                        wrong.push((*case, what.clone()));
+                    }
+                    result
+                });
                 callback(Event::Case(info, tier, &outcome));
                 report.cases.push(outcome);
+            }
+            if report.passed() || !wrong.is_empty() {
+                first_use::remember_selftest(info, remembering, tier, &wrong);
             }
             if report.passed() {
                 report.throughput = inputs
@@ -150,7 +164,7 @@ fn run_case(
     // Whatever a bad driver makes a case do, the others are to be reported on.
     let mut guarded = || {
         catch_unwind(AssertUnwindSafe(&mut *run))
-            .unwrap_or_else(|panic| Err(panic_message(&*panic)))
+            .unwrap_or_else(|panic| Err(panic_message(&*panic).into()))
     };
     let start = Instant::now();
     let first = guarded();
@@ -158,7 +172,7 @@ fn run_case(
     let (outcome, second_ms) = match first {
         Ok(()) => {
             let start = Instant::now();
-            let second = guarded().map_err(|e| format!("in a second run: {e}"));
+            let second = guarded().map_err(|e| format!("in a second run: {e}").into());
             (second, Some(milliseconds(start)))
         }
         failed => (failed, None),
@@ -167,7 +181,7 @@ fn run_case(
         name,
         kernels,
         passed: outcome.is_ok(),
-        message: outcome.err(),
+        message: outcome.err().map(|e| e.to_string()),
         first_ms,
         second_ms,
     }
@@ -207,7 +221,7 @@ fn compile(gpu: &Arc<GpuDevice>, callback: Callback) -> Vec<CompileTime> {
         let (start, processor_start) = (Instant::now(), processor_ms());
         let mut rec = Recording::new();
         rec.warm_up(kernel.source(*curve, tier));
-        time.error = run_recording(gpu, &rec).err();
+        time.error = run_recording(gpu, &rec).err().map(|e| e.to_string());
         time.ms += milliseconds(start);
         let used = processor_ms().zip(processor_start);
         time.processor_ms = used

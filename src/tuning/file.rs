@@ -5,79 +5,27 @@
 //! adapter, driver, version and these kernels, and its numbers are times, or it counts as missing.
 
 use super::{Measurement, MsmTuning, Tuning, choose, group_name};
+use crate::adapter_file::{self, AdapterKey, path};
 use crate::curve::CurveId;
 use crate::device::DeviceInfo;
 use crate::device::pipelines::replace_file;
-use crate::kernels::{KERNELS, WordTier};
+use crate::kernels::WordTier;
 use crate::msm::Group;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::fmt::Write;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// Form of the file.
 const FORMAT: u32 = 1;
-/// No record comes near.
-const MAX_BYTES: u64 = 256 << 10;
-/// Nor does any measurement of one.
+/// What its name begins with.
+const KIND: &str = "tuning";
+/// No measurement comes near.
 const MAX_SHIFT: i32 = 4;
-
-/// What a record is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Key {
-    adapter: String,
-    backend: String,
-    vendor_id: u32,
-    device_id: u32,
-    driver: String,
-    tiers: Vec<String>,
-    version: String,
-    /// Digest of the kernels' text.
-    kernels: String,
-}
-
-impl Key {
-    fn new(info: &DeviceInfo) -> Self {
-        Self {
-            adapter: info.name.clone(),
-            backend: info.backend.name().to_owned(),
-            vendor_id: info.vendor_id,
-            device_id: info.device_id,
-            driver: info.driver.clone(),
-            tiers: info.tiers.iter().map(|t| t.name().to_owned()).collect(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernels: kernels_digest().to_owned(),
-        }
-    }
-}
-
-fn kernels_digest() -> &'static str {
-    static HEX: OnceLock<String> = OnceLock::new();
-    HEX.get_or_init(|| {
-        let mut digest = Sha256::new();
-        for kernel in &KERNELS {
-            digest.update(kernel.label);
-            digest.update(kernel.wgsl);
-        }
-        hex(&digest.finalize()[..16])
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, b| {
-        let _ = write!(text, "{b:02x}");
-        text
-    })
-}
 
 /// What was measured on one adapter with one driver by this version of the program. Equal cards
 /// share a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TuningRecord {
-    key: Key,
+    key: AdapterKey,
     pub measurements: Vec<Measurement>,
 }
 
@@ -85,14 +33,14 @@ impl TuningRecord {
     /// A record without measurements.
     pub fn new(info: &DeviceInfo) -> Self {
         Self {
-            key: Key::new(info),
+            key: AdapterKey::new(info),
             measurements: Vec::new(),
         }
     }
 
     /// Whether it was measured on such an adapter, with its driver, by this version.
     pub fn is_for(&self, info: &DeviceInfo) -> bool {
-        self.key == Key::new(info)
+        self.key == AdapterKey::new(info)
     }
 
     /// Whether sums over a curve were measured in a tier.
@@ -121,7 +69,7 @@ impl TuningRecord {
     /// # Errors
     /// Those of the file system.
     pub fn save(&self, folder: &Path, info: &DeviceInfo) -> std::io::Result<PathBuf> {
-        let path = path(folder, info);
+        let path = path(folder, KIND, info);
         let content = Content {
             format: FORMAT,
             measured_on: self.key.clone(),
@@ -137,7 +85,7 @@ impl TuningRecord {
 #[serde(deny_unknown_fields)]
 struct Content {
     format: u32,
-    measured_on: Key,
+    measured_on: AdapterKey,
     measurements: Vec<Line>,
 }
 
@@ -203,52 +151,11 @@ impl Line {
     }
 }
 
-/// Where an adapter's record is. The name leaves out version and kernels: a new version's record
-/// replaces the old one's.
-fn path(folder: &Path, info: &DeviceInfo) -> PathBuf {
-    let (backend, vendor, device) = (info.backend.name(), info.vendor_id, info.device_id);
-    let digest = Sha256::digest(format!("{} {}", info.name, info.driver));
-    let name = hex(&digest[..8]);
-    folder.join(format!(
-        "tuning_{backend}_{vendor:x}_{device:x}_{name}.json"
-    ))
-}
-
 /// The record of an adapter, if `folder` has one that is for this driver and version.
 pub fn load(folder: &Path, info: &DeviceInfo) -> Option<TuningRecord> {
-    let path = path(folder, info);
+    let path = path(folder, KIND, info);
     let ignored = |why: &str| log::warn!("{}: {why}; ignored", path.display());
-    // Not a pipe, say, which would be waited for.
-    let metadata = std::fs::metadata(&path).ok()?;
-    if !metadata.is_file() || metadata.len() > MAX_BYTES {
-        ignored("not a file of measurements");
-        return None;
-    }
-    let mut bytes = Vec::new();
-    let read =
-        std::fs::File::open(&path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        ignored(&error.to_string());
-        return None;
-    }
-    #[derive(Deserialize)]
-    struct Form {
-        format: u32,
-    }
-    match serde_json::from_slice::<Form>(&bytes) {
-        Ok(form) if form.format != FORMAT => {
-            log::debug!("{}: of another version", path.display());
-            return None;
-        }
-        _ => {}
-    }
-    let content: Content = match serde_json::from_slice(&bytes) {
-        Ok(content) => content,
-        Err(error) => {
-            ignored(&format!("damaged: {error}"));
-            return None;
-        }
-    };
+    let content: Content = adapter_file::read(&path, FORMAT)?;
     let measurements: Option<Vec<_>> = content.measurements.into_iter().map(Line::parse).collect();
     let Some(measurements) = measurements else {
         ignored("damaged: no such measurement");
@@ -266,13 +173,15 @@ pub fn load(folder: &Path, info: &DeviceInfo) -> Option<TuningRecord> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::adapter_file::MAX_BYTES;
     use crate::device::{Backend, DeviceOptions, DeviceType};
+    use crate::kernels::KERNELS_DIGEST;
     use crate::tuning::{MsmTuning, TuningSource, resolve};
     use std::fs;
 
-    fn card() -> DeviceInfo {
+    pub(crate) fn card() -> DeviceInfo {
         DeviceInfo {
             index: 0,
             name: "card".into(),
@@ -389,7 +298,7 @@ mod tests {
         let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
         for (from, to) in [
             (version.as_str(), "\"version\": \"0.0.1\""),
-            (kernels_digest(), "0123456789abcdef"),
+            (KERNELS_DIGEST, "0123456789abcdef"),
             ("\"format\": 1", "\"format\": 2"),
         ] {
             let changed = text.replacen(from, to, 1);

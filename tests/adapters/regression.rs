@@ -523,7 +523,7 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
             trials.push(common::ignored(format!("{label}/regression/{name}")));
         }
     }
-    let device_tests: [(&str, OnDevice); 10] = [
+    let device_tests: [(&str, OnDevice); 12] = [
         ("p03_chunks", p03_chunks),
         ("p11_budgets", p11_budgets),
         ("p41_vectors_in_parts", p41_vectors_in_parts),
@@ -531,7 +531,15 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
         ("p55_short_submissions", p55_short_submissions),
         ("p61_fallback", p61_fallback),
         ("p64_after_a_panic", p64_after_a_panic),
-        ("p53_broken_kernels", broken_kernels::p53_broken_kernels),
+        (
+            "p53_stages_are_complete",
+            broken_kernels::p53_stages_are_complete,
+        ),
+        (
+            "p53_the_report_names_the_kernel",
+            broken_kernels::p53_the_report_names_the_kernel,
+        ),
+        ("p53_first_use", broken_kernels::p53_first_use),
         ("p68_skewed_scalars", p68_skewed_scalars),
         ("several_devices", several_devices),
     ];
@@ -544,6 +552,18 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
         }
         for label in &missing {
             trials.push(common::ignored(format!("{label}/regression/{name}")));
+        }
+    }
+    for stage in &broken_kernels::STAGES {
+        let name = format!("regression/p53_broken_{}", stage.name);
+        for d in &devices {
+            let (id, d) = (format!("{}/{name}", d.label), d.clone());
+            trials.push(common::trial(id, move || {
+                broken_kernels::p53_broken_stage(&d, stage)
+            }));
+        }
+        for label in &missing {
+            trials.push(common::ignored(format!("{label}/{name}")));
         }
     }
     let name = "p10_p15_nothing_is_written";
