@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::cpu;
 use crate::curve::GpuCurve;
 use crate::device::{Device, GpuDevice, PlanLimits, RunOptions, RunReport};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::{JobPlace, job_bytes};
 use crate::key_layout::KeyLayout;
 use crate::proof::ProofSums;
@@ -103,12 +103,12 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    fn new(device: Device) -> Self {
+    fn new(device: Device, single_proof: bool) -> Self {
         Self {
             device,
             known: Mutex::default(),
             cutting: Mutex::default(),
-            budget: MemoryBudget::default(),
+            budget: MemoryBudget::new(single_proof),
             pending: AtomicU64::new(0),
         }
     }
@@ -182,6 +182,15 @@ impl Lane {
     fn evict(&self, key: &ProvingKey) -> bool {
         let known = self.known().extract_if(.., |k| k.is(key)).next();
         known.is_some_and(|k| self.forget(&k))
+    }
+
+    /// The device has shown that it may be wrong: what it holds of the key is not used again. The next
+    /// proof brings the key anew.
+    pub fn distrust(&self, key: &ProvingKey) {
+        let known = self.known();
+        if let (Some(gpu), Some(k)) = (self.device.gpu(), known.iter().find(|k| k.is(key))) {
+            gpu.evict(k.layout.id());
+        }
     }
 
     fn forget(&self, key: &KnownKey) -> bool {
@@ -267,8 +276,11 @@ impl Lane {
         let layout = self.layout::<C>(gpu, key)?;
         clock.end_phase("load_key", WGPU, 0);
         control.step("device", 0.1)?;
-        let (sums, output, variant) =
-            layout.proof_sums::<C>(gpu, &self.budget, witness, &options)?;
+        let sums = layout.proof_sums::<C>(gpu, &self.budget, witness, &options);
+        if matches!(sums, Err(Error::DeviceFault { .. })) {
+            self.distrust(key);
+        }
+        let (sums, output, variant) = sums?;
         let device_ms = record_phases(&output.report, clock);
         Ok(BackendSums {
             sums,
@@ -354,11 +366,12 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// A lane for each device; the CPU's if there is none.
-    pub fn new(devices: Vec<Device>) -> Self {
-        let mut lanes: Vec<Lane> = devices.into_iter().map(Lane::new).collect();
+    /// A lane for each device; the CPU's if there is none. For one proof in all, if `single_proof`.
+    pub fn new(devices: Vec<Device>, single_proof: bool) -> Self {
+        let lane = |device| Lane::new(device, single_proof);
+        let mut lanes: Vec<Lane> = devices.into_iter().map(lane).collect();
         if lanes.is_empty() {
-            lanes.push(Lane::new(Device::Cpu));
+            lanes.push(lane(Device::Cpu));
         }
         Self {
             lanes,
@@ -447,7 +460,7 @@ mod tests {
     #[test]
     fn the_lane_with_the_least_to_do_gets_the_next_proof() {
         let keys = [20, 100].map(|n| setup_insecure(&circuit::<Bn254>(n, 0.5, 1).0).unwrap());
-        let lanes = Lanes::new(vec![Device::Cpu, Device::Cpu]);
+        let lanes = Lanes::new(vec![Device::Cpu, Device::Cpu], false);
         let index = |a: &Assigned| lanes.lanes.iter().position(|l| std::ptr::eq(l, a.lane));
         let large = lanes.assign(&keys[1]);
         let small = [(); 3].map(|()| lanes.assign(&keys[0]));
@@ -462,7 +475,7 @@ mod tests {
 
     #[test]
     fn no_device_is_the_cpu() {
-        let lanes = Lanes::new(Vec::new());
+        let lanes = Lanes::new(Vec::new(), false);
         assert!(matches!(lanes.devices().next(), Some(Device::Cpu)));
     }
 }

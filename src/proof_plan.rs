@@ -24,6 +24,9 @@ const NOMINAL_RATE: f64 = 1e10;
 /// What it costs if no second proof fits beside the first: the device idles while the host ends
 /// one and prepares the next.
 const ALONE: f64 = 1.1;
+/// Bytes a second of memory that the driver provides for one proof and takes back when the process
+/// ends: 4 GB take an NVIDIA driver a quarter of a second.
+const MEMORY_RATE: f64 = 1.5e10;
 /// Least size of the largest buffer, as part of a vector of the domain: the vectors are there
 /// anyway, and more chunks would save nothing.
 const MIN_BUFFER_PART: u64 = 10;
@@ -107,6 +110,8 @@ pub struct Planner<'a> {
     pub limits: PlanLimits,
     /// Field multiplications a second, if known.
     pub rate: Option<f64>,
+    /// Whether memory is for one proof alone, so that what it takes to get it counts.
+    once: bool,
     /// What is to be proved; without one, a witness without zeros and ones.
     witness: Option<&'a Witness>,
     /// Nothing but a length: no byte of it is touched.
@@ -120,6 +125,7 @@ impl<'a> Planner<'a> {
             layout,
             limits,
             rate,
+            once: false,
             witness: None,
             dense: Witness {
                 curve: layout.curve,
@@ -136,6 +142,11 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Plans for one proof in all, if `once`.
+    pub fn once(self, once: bool) -> Self {
+        Self { once, ..self }
+    }
+
     /// As if the device had all the memory of the world.
     fn endless(&self) -> Self {
         Self {
@@ -145,6 +156,7 @@ impl<'a> Planner<'a> {
                 ..self.limits
             },
             rate: self.rate,
+            once: self.once,
             witness: self.witness,
             dense: self.dense.clone(),
         }
@@ -272,6 +284,16 @@ impl<'a> Planner<'a> {
         Ok(list)
     }
 
+    /// Milliseconds, for comparing: of proofs one after the other, or of one from its start to the
+    /// end of its process. `two` says whether a second one fits beside it.
+    fn cost(&self, planned: &PlannedVariant, two: bool) -> f64 {
+        match (self.once, two) {
+            (true, _) => planned.estimate_ms + planned.bytes() as f64 / MEMORY_RATE * 1e3,
+            (false, true) => planned.estimate_ms,
+            (false, false) => planned.estimate_ms * ALONE,
+        }
+    }
+
     /// The variant with the least estimated time that fits `budget` bytes.
     ///
     /// # Errors
@@ -289,6 +311,7 @@ impl<'a> Planner<'a> {
         let mut best: Option<(f64, PlannedVariant)> = None;
         for level in (0..=LEVELS).rev() {
             for hold_witness in [true, false] {
+                let mut last = f64::INFINITY;
                 for &max_buffer in &sizes {
                     let variant = Variant {
                         level,
@@ -303,14 +326,15 @@ impl<'a> Planner<'a> {
                         continue;
                     };
                     let two = planned.resident + 2 * planned.transient <= budget;
-                    let cost = planned.estimate_ms * if two { 1.0 } else { ALONE };
+                    let cost = self.cost(&planned, two);
                     if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                         best = Some((cost, planned));
                     }
-                    if two {
+                    if two && (!self.once || cost > last) {
                         // Smaller buffers only cost more.
                         break;
                     }
+                    last = cost;
                 }
                 if best
                     .as_ref()
@@ -366,11 +390,21 @@ fn rate(device: &GpuDevice) -> Option<f64> {
 /// The choice for each key on one device, remembered.
 #[derive(Debug, Default)]
 pub struct MemoryBudget {
+    /// See [`Planner::once`].
+    once: bool,
     /// By key, and by the bytes that the choice was made for.
     chosen: Mutex<HashMap<(u64, u64), Variant>>,
 }
 
 impl MemoryBudget {
+    /// `once` as in [`Planner::once`].
+    pub fn new(once: bool) -> Self {
+        Self {
+            once,
+            chosen: Mutex::default(),
+        }
+    }
+
     /// The variant for a key on a device of which it may take `bytes`.
     ///
     /// # Errors
@@ -385,7 +419,7 @@ impl MemoryBudget {
         if let Some(variant) = chosen.get(&(layout.id(), bytes)) {
             return Ok(*variant);
         }
-        let planner = Planner::new(layout, device.limits().plan(), rate(device));
+        let planner = Planner::new(layout, device.limits().plan(), rate(device)).once(self.once);
         let planned = planner.choose::<C>(bytes, &device.info().to_string())?;
         log::info!(
             "{}: {}, {} bytes resident and {} a proof, of {bytes}",
@@ -444,7 +478,7 @@ impl MemoryBudget {
         let mut recorded = record(&variant);
         if !matches!(&recorded, Ok(r) if r.3 <= bytes) {
             let limits = device.limits().plan();
-            let planner = Planner::new(layout, limits, rate(device));
+            let planner = Planner::new(layout, limits, rate(device)).once(self.once);
             let name = device.info().to_string();
             variant = planner
                 .for_witness(witness)
@@ -462,5 +496,51 @@ impl MemoryBudget {
             plan,
         };
         Ok((planned, downloads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curve::Bls12381;
+    use crate::proving_key::QapReduction;
+    use crate::setup::setup_insecure_as;
+    use crate::synthetic::circuit;
+    use crate::tuning::{MsmTuning, MsmTunings};
+
+    /// The memory of a single proof counts, and nothing else changes.
+    #[test]
+    fn a_single_proof_takes_less_memory() {
+        let (r1cs, _) = circuit::<Bls12381>(1 << 11, 0.0, 3);
+        let key = setup_insecure_as(&r1cs, QapReduction::Circom).unwrap();
+        let tuning = MsmTuning {
+            pairs_g1: true,
+            pairs_g2: true,
+            window_shift: 0,
+            pairs_from: 0,
+        };
+        let limits = PlanLimits {
+            max_binding: 1 << 30,
+            memory: 1 << 34,
+            max_storage_buffers: 8,
+            msm: MsmTunings {
+                bls12_381: tuning,
+                bn254: tuning,
+            },
+            tables: 1,
+        };
+        let layout = KeyLayout::new::<Bls12381>(&key, &limits, "test").unwrap();
+        let choose = |rate, once, budget| {
+            let planner = Planner::new(&layout, limits, Some(rate)).once(once);
+            planner.choose::<Bls12381>(budget, "test").unwrap()
+        };
+        // A device that computes in no time: only memory counts.
+        let (many, single) = (choose(1e15, false, 1 << 34), choose(1e15, true, 1 << 34));
+        assert!(single.bytes() < many.bytes() / 2, "{single:?} {many:?}");
+        // A slow one: memory does not count.
+        assert_eq!(choose(1e7, true, 1 << 34).variant, many.variant);
+        // Whatever there is must do.
+        let tight = single.bytes() - 1;
+        assert!(choose(1e15, true, tight).bytes() <= tight);
     }
 }

@@ -23,7 +23,7 @@ use rand::rngs::OsRng;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// How to prove.
 #[derive(Clone)]
@@ -102,6 +102,9 @@ impl ProveOptions {
 pub struct ProverOptions {
     /// Host memory that its proofs may take together, in bytes; otherwise there is no limit.
     pub host_limit: Option<u64>,
+    /// It is for a single proof: device memory that first has to come from the driver counts in the
+    /// choice of how much of it the proof takes.
+    pub single_proof: bool,
 }
 
 /// Proves on one device or several. May be shared between threads.
@@ -123,7 +126,7 @@ impl Prover {
     /// is expected to finish it first. One that is lost gets no new proofs as long as others work.
     pub fn with_options(devices: Vec<Device>, options: ProverOptions) -> Self {
         Self {
-            lanes: Lanes::new(devices),
+            lanes: Lanes::new(devices, options.single_proof),
             host: HostBudget::new(options.host_limit),
         }
     }
@@ -294,6 +297,9 @@ impl Prover {
                     let sums = cpu::proof_sums::<C>(key, witness, &control, &mut clock)?;
                     holds(vk, &finish(&sums)?)?
                 };
+                if device_is_wrong {
+                    lane.distrust(key);
+                }
                 return Err(if device_is_wrong {
                     Error::SelfVerification {
                         device: computed.device,
@@ -414,7 +420,9 @@ fn unsatisfied(key: &ProvingKey) -> Error {
     ))
 }
 
-/// A = α + Σa + r·δ, B = β + Σb + s·δ, C = Σl + Σh + s·A + r·B₁ − r·s·δ.
+/// A = A₀ + r·δ and B = B₀ + s·δ with A₀ = α + Σa, B₀ = β + Σb;
+/// C = Σl + Σh + s·A + r·B₁ − r·s·δ = Σl + Σh + s·A₀ + r·B₀ + r·s·δ, in which all products are
+/// independent of each other.
 fn finish_proof<C: GpuCurve>(
     key: &ProvingKey,
     sums: &ProofSums<C>,
@@ -431,16 +439,25 @@ fn finish_proof<C: GpuCurve>(
         Ok(point.ok_or_else(|| invalid_point(key, what))?.into())
     };
     let [r, s] = **blinding;
-    let delta_g1 = g1(&key.delta_g1, "delta (G1)")?;
-    let a = g1(&key.alpha_g1, "alpha (G1)")? + sums.a + delta_g1 * r;
-    let b_g1 = g1(&key.beta_g1, "beta (G1)")? + sums.b_g1 + delta_g1 * s;
-    let b = g2(&key.beta_g2, "beta (G2)")? + sums.b_g2 + g2(&key.delta_g2, "delta (G2)")? * s;
-    let mut rs = r * s;
-    let c = sums.l + sums.h + a * s + b_g1 * r - delta_g1 * rs;
-    rs.zeroize();
+    let rs = Zeroizing::new(r * s);
+    let delta = g1(&key.delta_g1, "delta (G1)")?;
+    let a0 = g1(&key.alpha_g1, "alpha (G1)")? + sums.a;
+    let b0 = g1(&key.beta_g1, "beta (G1)")? + sums.b_g1;
+    let delta_g2 = g2(&key.delta_g2, "delta (G2)")?;
+    let b = g2(&key.beta_g2, "beta (G2)")? + sums.b_g2;
+    let (b, ((a, a0_s), (b0_r, delta_rs))) = rayon::join(
+        || (b + delta_g2 * s).into_affine(),
+        || {
+            rayon::join(
+                || rayon::join(|| (a0 + delta * r).into_affine(), || a0 * s),
+                || rayon::join(|| b0 * r, || delta * *rs),
+            )
+        },
+    );
+    let c = sums.l + sums.h + a0_s + b0_r + delta_rs;
     Ok(CurveProof {
-        a: a.into_affine(),
-        b: b.into_affine(),
+        a,
+        b,
         c: c.into_affine(),
     })
 }

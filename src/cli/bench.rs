@@ -68,8 +68,16 @@ pub struct Timed {
     #[command(flatten)]
     pub common: Common,
     /// Timed runs of each size, after a warm-up
-    #[arg(long, default_value_t = 9)]
+    #[arg(long, default_value_t = 9, value_parser = at_least_one)]
     reps: usize,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least one run has to be timed".into()),
+        Ok(n) => Ok(n),
+        Err(e) => Err(format!("{e}")),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -187,7 +195,7 @@ impl RawBench {
             what,
             curve: common.curve.parse()?,
             sizes,
-            reps: reps.max(1),
+            reps,
             device: DeviceChoice {
                 retune: common.retune,
                 ..common.device.resolve()?
@@ -432,8 +440,10 @@ fn bench_ntt<C: GpuCurve>(
     let domain = Domain::<C::Fr>::new(log2, roots)
         .ok_or_else(|| Error::Usage(format!("{} has no domain of 2^{log2}", C::ID)))?;
     let Device::Gpu(gpu) = device else {
-        return Err(Error::Usage(
-            "bench ntt measures a device: --device".to_owned(),
+        return Err(Error::NoDevice(
+            "bench ntt measures transforms on a device, and there is none, or it was the CPU that was \
+             asked for; `groth16-gpu devices` lists them, --device software takes a software driver"
+                .to_owned(),
         ));
     };
     let coefficients = make_scalars::<C::Fr>(Scalars::Uniform, n);

@@ -5,11 +5,11 @@ use super::prove::prove;
 use super::{Output, batch, engine, example, inspect, write_stdout};
 use clap::CommandFactory;
 use groth16_gpu::device::CacheFolder;
-use groth16_gpu::error::InputClass;
+use groth16_gpu::error::{InputClass, InputError};
 use groth16_gpu::formats::output::NewFile;
 use groth16_gpu::formats::r1cs::{self, R1cs};
 use groth16_gpu::formats::{FileKind, KeyFile, json, prepared, zkey};
-use groth16_gpu::proving_key::ProvingKey;
+use groth16_gpu::proving_key::{KeyShape, ProvingKey};
 use groth16_gpu::trace;
 use groth16_gpu::verify::verify;
 use groth16_gpu::{Error, Result};
@@ -54,8 +54,17 @@ impl<'a> KeySource<'a> {
         Ok(Self { key, circuit })
     }
 
-    /// Opens it, whatever kind it is.
+    /// Opens it, whatever kind it is. A key that holds its matrices does not need the circuit, but one
+    /// that was named is of the key.
     pub fn open(&self) -> Result<KeyFile<'_>> {
+        let file = self.open_file()?;
+        if let Some(circuit) = &self.circuit {
+            belongs(file.shape(), circuit)?;
+        }
+        Ok(file)
+    }
+
+    fn open_file(&self) -> Result<KeyFile<'_>> {
         let key = self.key;
         KeyFile::open(&key.path, self.circuit.as_ref()).map_err(|e| {
             let hint = "a key of arkworks or bellman needs --r1cs FILE";
@@ -72,6 +81,35 @@ impl<'a> KeySource<'a> {
             }
         })
     }
+}
+
+/// As far as counts tell.
+fn belongs(key: &KeyShape, circuit: &R1cs) -> Result<()> {
+    let refuse = |class, what: String| {
+        let mut e = InputError::new(class, what);
+        e.file.clone_from(&circuit.source);
+        Err(e.into())
+    };
+    let of_key = key.source.as_deref().map_or_else(
+        || "the key".to_owned(),
+        |path| format!("the key {}", path.display()),
+    );
+    if circuit.curve != key.curve {
+        let what = format!(
+            "the circuit is over {}, and {of_key} over {}",
+            circuit.curve, key.curve
+        );
+        return refuse(InputClass::CurveMismatch, what);
+    }
+    let counts = (circuit.n_wires, circuit.n_public());
+    if counts != (key.n_vars, key.n_public) {
+        let what = format!(
+            "the circuit has {} wires, {} of them public, and {of_key} is for {} and {}",
+            counts.0, counts.1, key.n_vars, key.n_public
+        );
+        return refuse(InputClass::CountMismatch, what);
+    }
+    Ok(())
 }
 
 /// Reads a proving key of any kind.

@@ -86,7 +86,8 @@ pub fn open_all(choice: &DeviceChoice, adapters: &Adapters) -> Result<Vec<Device
     Ok(devices)
 }
 
-/// A prover for one key, whose proofs have what the key leaves of the host's limit.
+/// A prover for one key, whose proofs have what the key leaves of the host's limit; for one proof, if
+/// its witness is given.
 pub fn prover(
     choice: &DeviceChoice,
     devices: Vec<Device>,
@@ -95,6 +96,7 @@ pub fn prover(
 ) -> Result<Prover> {
     let options = ProverOptions {
         host_limit: choice.host_limit.map(|l| l.saturating_sub(key_bytes(key))),
+        single_proof: witness.is_some(),
     };
     let prover = Prover::with_options(devices, options);
     let needed = key_bytes(key) + prover.job_bytes(key, witness);

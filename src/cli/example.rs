@@ -41,12 +41,22 @@ pub fn example(args: &Example, out: &Output) -> Result<()> {
         )));
     }
     std::fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
-    r1cs::write(&system, &circuit)?;
-    wtns::write(&values, &witness)?;
+    let mut leftovers = Leftovers::default();
+    let write = |path: &Path, leftovers: &mut Leftovers, write: &dyn Fn(&Path) -> Result<()>| {
+        let new = !path.exists();
+        write(path)?;
+        leftovers.0.extend(new.then(|| path.to_owned()));
+        Ok::<_, Error>(())
+    };
+    write(&circuit, &mut leftovers, &|p| r1cs::write(&system, p))?;
+    write(&witness, &mut leftovers, &|p| wtns::write(&values, p))?;
     let made = setup_insecure(&system)?;
-    zkey::write(&made, &key, true)?;
+    write(&key, &mut leftovers, &|p| zkey::write(&made, p, true))?;
     let text = json::verifying_key_to_json(&made.verifying_key()?)?;
-    output::write_file(&vkey, text.as_bytes())?;
+    write(&vkey, &mut leftovers, &|p| {
+        output::write_file(p, text.as_bytes())
+    })?;
+    leftovers.0.clear();
 
     out.note(&format!(
         "wrote {}, {}, {} and {}\n\
@@ -85,6 +95,19 @@ pub fn example(args: &Example, out: &Output) -> Result<()> {
         files(&[&vkey, &public, &proof]),
     );
     out.result(&result, if out.quiet { "" } else { &text })
+}
+
+/// Files that are no use without those that were to follow: removed when dropped.
+#[derive(Default)]
+struct Leftovers(Vec<PathBuf>);
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Already failing; nothing better can be done about a second failure.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Whether a file holds this circuit, or the bundled one over either curve.

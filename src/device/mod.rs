@@ -9,11 +9,13 @@ pub mod allocator;
 pub mod arena;
 mod builtin;
 mod execute;
+mod faults;
 pub mod kept;
 pub mod ledger;
 pub mod line;
 pub mod pipelines;
 pub mod plan;
+mod profile;
 pub mod queue;
 pub mod recording;
 mod report;
@@ -26,13 +28,14 @@ mod wgpu;
 pub use adapters::{AdapterDetails, Adapters, BackendSurvey, Survey};
 pub use arena::{ArenaReport, ResidentBuffer};
 pub use execute::{Progress, RunOptions};
+#[cfg(feature = "fault-injection")]
+pub use faults::Fault;
 pub use kept::{KeptPart, KeptParts};
 pub use plan::{MemoryPlan, PlanLimits};
+pub use profile::DeviceProfile;
 pub use queue::CancelToken;
 pub use report::{PhaseTime, RunOutput, RunReport};
 pub use selector::{Backend, DeviceInfo, DeviceSelector, DeviceType, Selected};
-#[doc(hidden)]
-pub use wgpu::Fault;
 pub(crate) use wgpu::set_aside;
 pub use wgpu::{GpuDevice, GpuLimits};
 
@@ -78,6 +81,8 @@ pub struct DeviceOptions {
     /// Lowers the largest binding, as on adapters with a smaller one: for tests.
     #[doc(hidden)]
     pub max_binding: Option<u64>,
+    /// Opens the device as one of another kind: for tests.
+    pub profile: Option<DeviceProfile>,
     /// Where kernels come from: for tests.
     #[doc(hidden)]
     pub kernels: pipelines::KernelLookup,
@@ -98,6 +103,7 @@ impl Default for DeviceOptions {
             first_use_probe: true,
             poison: false,
             max_binding: None,
+            profile: None,
             kernels: Kernel::source,
         }
     }

@@ -322,6 +322,14 @@ impl Submitter {
         submission
     }
 
+    /// A submission that never ends, for tests.
+    pub fn hang(&self) -> Submission {
+        Submission {
+            done: Arc::default(),
+            at: Instant::now(),
+        }
+    }
+
     /// Waits for one submission, in short steps so that `check` can end the wait.
     ///
     /// Polls rather than waits inside wgpu: where a wait there times out while another thread sees

@@ -9,6 +9,7 @@ use crate::device::allocator::ALIGNMENT;
 use crate::device::arena::{BufferUse, Reservation};
 use crate::device::builtin::{GROUP_WORDS, GROUP_WORK};
 use crate::device::execute::RunOptions;
+use crate::device::faults::{self, Fault};
 use crate::device::pipelines::Pipeline;
 use crate::device::plan::MemoryPlan;
 use crate::device::queue::Turn;
@@ -16,7 +17,7 @@ use crate::device::recording::{BufferDesc, BufferKind, BufferSlice, Command, Dis
 use crate::device::report::{RunOutput, RunReport, ms};
 use crate::device::staging::{DownloadChunk, Uploads};
 use crate::device::submission::{Batch, DeviceTimes, InFlight, Launch, MAX_GROUPS, Window};
-use crate::device::wgpu::{Fault, GpuDevice, WgpuMemory, lock};
+use crate::device::wgpu::{GpuDevice, WgpuMemory, lock};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, LAUNCH_WORDS};
 use std::collections::VecDeque;
@@ -28,10 +29,15 @@ use std::time::{Duration, Instant};
 /// Submissions of one run that the device has at a time: enough to keep it busy, few enough that
 /// cancelling takes effect soon and that memory for parameters stays bounded.
 const IN_FLIGHT: usize = 4;
+/// Launches in a run's first submission at most, twice as many in the next one, and so on: the device
+/// begins while the rest is recorded, which takes the host milliseconds for a proof.
+const FIRST_LAUNCHES: usize = 16;
 /// Pages that a run has at a time: one more is being recorded, and one is waited for.
 pub(super) const PAGES: u32 = IN_FLIGHT as u32 + 2;
 /// What unwritten memory is filled with when `poison` is on: not zero, and no canonical value.
 pub(super) const POISON: u32 = 0xdead_beef;
+/// A word that [`Fault::WrongWord`] leaves.
+const WRONG: u32 = 0x0bad_c0de;
 /// Bytes copied in the time of one field multiplication, roughly.
 const COPY_BYTES_PER_WORK: u64 = 512;
 
@@ -63,6 +69,8 @@ pub(super) struct Run<'a> {
     pages: usize,
     phase: usize,
     launches: u64,
+    /// Of the recording.
+    dispatches: u64,
     total_work: u64,
     done_work: u64,
     fault: Option<Fault>,
@@ -109,9 +117,10 @@ impl<'a> Run<'a> {
             pages: 0,
             phase: 0,
             launches: 0,
+            dispatches: 0,
             total_work: 0,
             done_work: 0,
-            fault: lock(&gpu.fault).take(),
+            fault: gpu.faults.of_run(),
             output: RunOutput::default(),
             finished: false,
             given_up: false,
@@ -412,7 +421,23 @@ impl<'a> Run<'a> {
             &dispatch.params,
             dispatch.groups,
             dispatch.work_per_group,
-        )
+        )?;
+        self.dispatches += 1;
+        if let Some(Fault::WrongWord {
+            dispatch: number,
+            binding,
+        }) = self.fault
+            && number == self.dispatches - 1
+        {
+            let target = &windows[binding % windows.len()];
+            let word = Window {
+                size: 4,
+                ..target.clone()
+            };
+            self.gpu.faults.note_wrong_word(pipeline.label);
+            self.fill(&word, WRONG)?;
+        }
+        Ok(())
     }
 
     /// Clears the ranges that held secrets, or fills all of the run's memory.
@@ -499,8 +524,11 @@ impl<'a> Run<'a> {
     /// The batch, made if there is none.
     fn batch(&mut self) -> Result<&mut Batch> {
         if self.batch.is_none() {
-            if self.fault == Some(Fault::Panic(self.output.report.submissions)) {
-                panic!("injected");
+            let number = self.output.report.submissions;
+            match self.fault {
+                Some(Fault::Panic(n)) if n == number => panic!("injected"),
+                Some(Fault::LoseDevice(n)) if n == number => faults::lose(&self.gpu.device),
+                _ => {}
             }
             let page = self.gpu.arena.take_page()?;
             self.pages += 1;
@@ -513,7 +541,8 @@ impl<'a> Run<'a> {
     /// Ends the batch if it has enough work or no room for more.
     fn cut_if_full(&mut self) -> Result<()> {
         let budget = self.budget();
-        let full = |b: &Batch| b.work() >= budget || b.is_full();
+        let launches = FIRST_LAUNCHES << self.output.report.submissions.min(16);
+        let full = |b: &Batch| b.work() >= budget || b.is_full() || b.launches() >= launches;
         if self.batch.as_ref().is_some_and(full) {
             self.flush()?;
         }
@@ -551,9 +580,9 @@ impl<'a> Run<'a> {
         if let Some(chunk) = self.download.take() {
             batch.downloaded(chunk);
         }
-        let lose = self.fault == Some(Fault::LoseSubmission(self.output.report.submissions));
+        let suffers = Fault::of_submission(self.fault, self.output.report.submissions);
         let turn = self.turn.as_ref().expect("submissions happen in the turn");
-        let submitted = batch.submit(&gpu.submitter, turn, &self.canary, lose);
+        let submitted = batch.submit(&gpu.submitter, turn, &self.canary, suffers);
         let (in_flight, refused) = submitted.map_err(|e| gpu.health.fault(e))?;
         self.output.report.submissions += 1;
         self.in_flight.push_back(in_flight);

@@ -1,6 +1,7 @@
 //! One submission: its commands while they are recorded, and what it holds while it runs.
 
 use crate::device::allocator::ALIGNMENT;
+use crate::device::faults::Suffers;
 use crate::device::pipelines::Pipeline;
 use crate::device::queue::{Mapping, Submission, Submitter, Turn, request_mapping};
 use crate::device::staging::{DownloadChunk, UploadChunk};
@@ -51,6 +52,7 @@ pub(super) struct Batch {
     /// Content of the page's parameter blocks so far.
     params: Vec<u8>,
     token: u32,
+    launches: usize,
     /// Estimated field multiplications, all and by phase.
     work: u64,
     phase_work: Vec<(usize, u64)>,
@@ -105,6 +107,7 @@ impl Batch {
             page,
             params: Vec::with_capacity(4096),
             token,
+            launches: 0,
             work: 0,
             phase_work: Vec::new(),
             passes: Vec::new(),
@@ -117,6 +120,11 @@ impl Batch {
     /// Estimated work so far.
     pub fn work(&self) -> u64 {
         self.work
+    }
+
+    /// Dispatches so far.
+    pub fn launches(&self) -> usize {
+        self.launches
     }
 
     pub fn token(&self) -> u32 {
@@ -179,6 +187,7 @@ impl Batch {
     pub fn record(&mut self, device: &::wgpu::Device, launch: &Launch<'_>, first: u32, end: u32) {
         let pipeline = launch.pipeline;
         let at = self.params.len();
+        self.launches += 1;
         let header = [first, end, 0, 0];
         let words = header.iter().chain(launch.params);
         self.params.extend(words.flat_map(|w| w.to_le_bytes()));
@@ -238,7 +247,7 @@ impl Batch {
     }
 
     /// Ends the recording, with the canary (already recorded, its token in `canary`) and the
-    /// timestamps on their way back, and submits it. `lose` submits nothing instead.
+    /// timestamps on their way back, and submits it, unless it `suffers` something.
     ///
     /// The second result is what wgpu had to say against any of it.
     pub fn submit(
@@ -246,7 +255,7 @@ impl Batch {
         submitter: &Submitter,
         turn: &Turn<'_>,
         canary: &Window,
-        lose: bool,
+        suffers: Suffers,
     ) -> Result<(InFlight, Option<String>), String> {
         drop(self.pass.take());
         let page = self.page;
@@ -275,7 +284,11 @@ impl Batch {
         drop(view);
         page.params.unmap();
         let commands = self.encoder.finish();
-        let submission = submitter.submit(turn, (!lose).then_some(commands));
+        let submission = match suffers {
+            Suffers::Nothing => submitter.submit(turn, Some(commands)),
+            Suffers::Loss => submitter.submit(turn, None),
+            Suffers::Hang => submitter.hang(),
+        };
         let write = |chunk: UploadChunk| {
             let mapping = request_mapping(&chunk.buffer, ::wgpu::MapMode::Write);
             (chunk, mapping)

@@ -12,6 +12,7 @@ use crate::device::arena::{
 };
 use crate::device::builtin::{CANARY, COPY, FILL};
 use crate::device::execute::RunOptions;
+use crate::device::faults::Faults;
 use crate::device::pipelines::{Pipeline, Pipelines, cache_file};
 use crate::device::plan::PlanLimits;
 use crate::device::queue::{Calibration, DeviceQueue, Health, Submission, Submitter, Timeline};
@@ -24,7 +25,7 @@ use crate::tuning::{self, MsmTunings};
 use serde::Serialize;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -142,8 +143,7 @@ pub(super) struct WgpuMemory {
     device: ::wgpu::Device,
     name: String,
     features: ::wgpu::Features,
-    /// Allocations until one is refused: for tests. Beyond 2^31 none is.
-    until_refusal: Arc<AtomicU32>,
+    faults: Arc<Faults>,
 }
 
 /// What a submission needs besides slabs and staging.
@@ -171,9 +171,7 @@ impl WgpuMemory {
         usage: ::wgpu::BufferUsages,
         mapped: bool,
     ) -> Result<::wgpu::Buffer> {
-        if self.until_refusal.load(Ordering::Relaxed) < u32::MAX / 2
-            && self.until_refusal.fetch_sub(1, Ordering::Relaxed) == 0
-        {
+        if self.faults.refuses_allocation() {
             return Err(Error::OutOfMemory {
                 device: self.name.clone(),
                 needed: size,
@@ -321,8 +319,12 @@ fn memory_limits(
 impl DeviceInfo {
     /// What memory plans for this device keep to, without opening it.
     pub fn plan_limits(&self, options: &DeviceOptions) -> PlanLimits {
-        let (_, msm) = tuning::resolve(self, options);
-        memory_limits(self, options, msm).1
+        let info = match &options.profile {
+            Some(profile) => &profile.restrict(self),
+            None => self,
+        };
+        let (_, msm) = tuning::resolve(info, options);
+        memory_limits(info, options, msm).1
     }
 }
 
@@ -360,21 +362,8 @@ pub struct GpuDevice {
     pub(super) calibration: Mutex<Calibration>,
     pub(super) timeline: Mutex<Timeline>,
     pub(super) zombies: Mutex<Vec<Zombie>>,
-    pub(super) fault: Mutex<Option<Fault>>,
-    until_refusal: Arc<AtomicU32>,
+    pub(super) faults: Arc<Faults>,
     pub(super) next_token: AtomicU32,
-}
-
-/// A fault for tests to inject.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The next run loses this submission.
-    LoseSubmission(u32),
-    /// The next run panics in its turn, before this submission.
-    Panic(u32),
-    /// The driver refuses this allocation, counted from now, as if it had no more memory.
-    Allocation(u32),
 }
 
 impl GpuDevice {
@@ -394,7 +383,10 @@ impl GpuDevice {
         options: &DeviceOptions,
     ) -> Result<Arc<Self>> {
         use ::wgpu::Features as F;
-        let Candidate { info, adapter } = candidate;
+        let Candidate { mut info, adapter } = candidate;
+        if let Some(profile) = &options.profile {
+            info = profile.restrict(&info);
+        }
         let (tier, mut msm) = tuning::resolve(&info, options);
         if !info.tiers.contains(&tier) {
             return Err(Error::Usage(format!(
@@ -417,8 +409,11 @@ impl GpuDevice {
             wanted |= F::TIMESTAMP_QUERY | F::TIMESTAMP_QUERY_INSIDE_ENCODERS;
         }
         let details = AdapterDetails::of(&adapter);
-        let features = adapter.features() & wanted;
-        let limits = adapter.limits();
+        let mut features = adapter.features() & wanted;
+        let mut limits = adapter.limits();
+        if let Some(profile) = &options.profile {
+            (features, limits) = (profile.features(features), profile.limits(&limits));
+        }
         let request = adapter.request_device(&::wgpu::DeviceDescriptor {
             label: Some("groth16-gpu"),
             required_features: features,
@@ -449,12 +444,12 @@ impl GpuDevice {
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             memory_budget: config.limits.budget,
         };
-        let until_refusal = Arc::new(AtomicU32::new(u32::MAX));
+        let faults = Arc::new(Faults::default());
         let memory = WgpuMemory {
             device: device.clone(),
             name: name.clone(),
             features,
-            until_refusal: until_refusal.clone(),
+            faults: faults.clone(),
         };
         let arena = BufferArena::new(memory, config);
         let cache = options.cache.path();
@@ -493,8 +488,7 @@ impl GpuDevice {
             calibration: Mutex::new(Calibration::new(guess, options.submission)),
             timeline: Mutex::default(),
             zombies: Mutex::default(),
-            fault: Mutex::default(),
-            until_refusal,
+            faults,
             next_token: AtomicU32::new(1),
             options: options.clone(),
             info,
@@ -649,21 +643,6 @@ impl GpuDevice {
             .collect();
         drop(zombies);
         drop(done);
-    }
-
-    /// The next run meets this fault.
-    #[doc(hidden)]
-    pub fn inject_fault(&self, fault: Fault) {
-        match fault {
-            Fault::Allocation(count) => self.until_refusal.store(count, Ordering::Relaxed),
-            other => *lock(&self.fault) = Some(other),
-        }
-    }
-    /// Loses the device, as a driver's reset would.
-    #[doc(hidden)]
-    pub fn lose_device(&self) {
-        self.device.destroy();
-        let _ = self.device.poll(::wgpu::PollType::Poll);
     }
 }
 

@@ -379,7 +379,7 @@ fn upload(rec: &mut Recording, label: &'static str, bytes: &Bytes) -> BufferId {
 
 fn run_recording(gpu: &GpuDevice, rec: &Recording) -> Result<RunOutput, CaseError> {
     if let Some(executor) = elsewhere::executor() {
-        let downloads = executor(rec)?;
+        let downloads = executor(rec).map_err(CaseError::Wrong)?;
         return Ok(RunOutput {
             downloads,
             ..RunOutput::default()

@@ -11,7 +11,9 @@ mod common;
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod dawn;
+mod faults;
 mod groth16;
+mod profiles;
 mod regression;
 mod reports;
 mod selftest;
@@ -29,7 +31,9 @@ fn main() {
         regression::trials(&devices),
         tuning::trials(&adapters),
         tables::trials(&adapters),
+        profiles::trials(&devices),
         reports::trials(&adapters),
+        faults::trials(&devices),
         setup::trials(&devices, &adapters),
         cases::trials(&devices),
         groth16::trials(&devices),

@@ -103,7 +103,13 @@ pub fn cancelled_and_late_jobs_give_everything_back(d: &TestDevice) -> Outcome {
     let gpu = open(d, Some(limit_for(budget.next_multiple_of(256))?))?;
     let host_limit = Some(5 * probe.job_bytes(&job.key, None) + (1 << 20));
     let devices = vec![Device::Gpu(gpu.clone())];
-    let prover = Prover::with_options(devices, ProverOptions { host_limit });
+    let prover = Prover::with_options(
+        devices,
+        ProverOptions {
+            host_limit,
+            ..Default::default()
+        },
+    );
     let ends = Mutex::new([0; 3]);
     on_threads(8, |thread| {
         let mut rng = StdRng::seed_from_u64(thread as u64);

@@ -73,7 +73,13 @@ pub fn priorities(d: &TestDevice) -> Outcome {
         // One and a half jobs that come once the key is there.
         let host_limit = (line == Line::Host).then_some(host + host / 2);
         let devices = vec![Device::Gpu(gpu.clone())];
-        let prover = &Prover::with_options(devices, ProverOptions { host_limit });
+        let prover = &Prover::with_options(
+            devices,
+            ProverOptions {
+                host_limit,
+                ..Default::default()
+            },
+        );
         prover.preload(&job.key)?;
         let trace = Trace::new();
         let gate = Gate::default();

@@ -33,6 +33,7 @@ fn cpu() -> Prover {
 fn limited(host_limit: u64) -> Prover {
     let options = ProverOptions {
         host_limit: Some(host_limit),
+        ..Default::default()
     };
     Prover::with_options(vec![Device::Cpu], options)
 }

@@ -496,3 +496,14 @@ fn quiet_is_quiet() {
         .expect("runs");
     assert!(output.stdout.is_empty() && output.stderr.is_empty());
 }
+
+/// Without a device there are no transforms to measure, and no run is no measurement.
+#[test]
+fn bench_needs_a_device_and_a_run() {
+    let output = run(["bench", "ntt", "--log2", "4", "--device", "cpu", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let output = run([
+        "bench", "msm", "--log2", "4", "--device", "cpu", "--reps", "0",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::device::arena::BufferUse;
+use crate::device::faults::Fault;
 use crate::device::submission::Batch;
 use crate::device::wgpu::{Zombie, lock};
 use crate::error::Error;
@@ -18,7 +19,8 @@ impl Run<'_> {
             self.uploads.reclaim(chunk);
         }
         self.download = None;
-        self.fault = None;
+        // A device that hangs does so for the submission that clears memory, too.
+        self.fault = self.fault.filter(|f| matches!(f, Fault::HangSubmission(_)));
         self.given_up = true;
         let clears = !self.plan.secrets.is_empty() && self.output.report.submissions > 0;
         if clears && self.turn.is_some() && gpu.health.check().is_ok() {

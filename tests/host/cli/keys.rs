@@ -171,3 +171,41 @@ fn key_without_ic_needs_no_verify() {
     let verified = place.verify(&chain14().join("verification_key.json"));
     assert_eq!(verified.status.code(), Some(0));
 }
+
+/// A circuit that is named beside a key that does not need it is that key's all the same.
+#[test]
+fn a_circuit_of_another_key_is_refused() {
+    let dir = bundled().join("bn254/mul2");
+    let prove = |circuit: &str| {
+        let place = Place::new();
+        let r1cs = bundled().join(circuit).join("circuit.r1cs");
+        let more = ["--r1cs", r1cs.to_str().expect("UTF-8")];
+        let output = place.prove(&dir.join("circuit.zkey"), &dir.join("witness.wtns"), &more);
+        (
+            output.status.code(),
+            json_of(&output)["error"]["class"].clone(),
+        )
+    };
+    assert_eq!(prove("bn254/mul2").0, Some(0));
+    let (code, class) = prove("bn254/allpublic");
+    assert_eq!((code, class.as_str()), (Some(4), Some("count_mismatch")));
+    let (code, class) = prove("bls12381/mul2");
+    assert_eq!((code, class.as_str()), (Some(4), Some("curve_mismatch")));
+}
+
+/// An example that can not be completed leaves nothing: here its last file is a folder.
+#[test]
+fn a_failing_example_leaves_nothing() {
+    let place = Place::new();
+    let dir = place.folder.path().join("example");
+    let vkey = dir.join("verification_key.json");
+    fs::create_dir_all(&vkey).unwrap();
+    let mut tool = tool();
+    let output = tool.args(["example", "--log2", "3"]).arg(&dir).output();
+    assert_ne!(output.expect("runs").status.code(), Some(0));
+    let left: Vec<_> = fs::read_dir(&dir)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    assert_eq!(left, [vkey]);
+}
