@@ -1,7 +1,7 @@
 //! The cases of the self-test on every adapter and tier, against the CPU: every kernel by itself, then
 //! transforms, multi-scalar multiplications and small proofs.
 
-use crate::common::{TestDevice, on_each};
+use crate::common::{TestDevice, expectations, on_each};
 use groth16_gpu::selftest::{self, PreparedCases, Scope, Size};
 use libtest_mimic::{Failed, Trial};
 use std::sync::LazyLock;
@@ -32,5 +32,6 @@ pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
             prepared(d.size).run(index, &d.gpu).map_err(Failed::from)
         })
     });
-    trials.collect()
+    let rules = on_each(devices, "expectations", expectations::rules_hold);
+    trials.chain(rules).collect()
 }

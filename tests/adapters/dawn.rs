@@ -126,7 +126,8 @@ impl Dawn {
 
     /// Runs a recording over memory that is all poison at first.
     fn run(&mut self, recording: &Recording) -> Result<Vec<Vec<u8>>, String> {
-        let range = |s: &BufferSlice| json!({ "buffer": s.buffer.0, "offset": s.offset, "size": s.size });
+        let range =
+            |s: &BufferSlice| json!({ "buffer": s.buffer.0, "offset": s.offset, "size": s.size });
         let with_op = |op: &str, s: &BufferSlice| {
             let mut range = range(s);
             range["op"] = op.into();
@@ -164,7 +165,9 @@ impl Dawn {
         let mut downloads = vec![Vec::new(); recording.downloads()];
         let mut rest = &bytes[..];
         for (id, size) in sizes {
-            let (bytes, after) = rest.split_at_checked(size).ok_or("too few bytes came back")?;
+            let (bytes, after) = rest
+                .split_at_checked(size)
+                .ok_or("too few bytes came back")?;
             downloads[id] = bytes.to_vec();
             rest = after;
         }
@@ -252,7 +255,10 @@ pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
         }));
     }
     let mut queues: Vec<Vec<Trial>> = Vec::new();
-    for this in CurveId::ALL.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+    for this in CurveId::ALL
+        .into_iter()
+        .flat_map(|c| [(c, false), (c, true)])
+    {
         let of_lane = cases.iter().filter(|(_, c)| runs(c) && lane(c) == this);
         if of_lane.clone().next().is_none() {
             continue;
@@ -275,7 +281,9 @@ pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
 fn available(devices: &[TestDevice], wide: bool) -> Option<(String, Arc<GpuDevice>)> {
     let folder = std::env::var("GROTH16_GPU_DAWN").ok()?;
     let tier = WordTier::U32;
-    let device = devices.iter().find(|d| d.is("lavapipe") && d.gpu.tier() == tier)?;
+    let device = devices
+        .iter()
+        .find(|d| d.is("lavapipe") && d.gpu.tier() == tier)?;
     let adapter = match Dawn::start(&folder) {
         Ok((_, adapter)) => adapter,
         Err(e) => {
