@@ -55,21 +55,35 @@ impl SortedDigits {
     }
 }
 
-/// Records the digit sort of `geometry.n` canonical scalars of 32 bytes.
-pub fn record_sort(
+/// Records the first half of the sort: a counter for each bucket, at the place of its offset, and
+/// the rank of each digit in its bucket.
+pub(crate) fn record_digits(
     rec: &mut Recording,
     curve: CurveId,
     scalars: BufferSlice,
     geometry: Geometry,
-) -> SortedDigits {
+) -> [BufferId; 2] {
     let g = geometry;
     debug_assert_eq!(scalars.size, 32 * u64::from(g.n));
-    let entry_bytes = 4 * u64::from(g.n) * u64::from(g.windows);
     let counts = g.lists() * g.total_buckets() + 1;
     let offsets = rec.secret("bucket offsets", 4 * u64::from(counts));
-    let ranks = rec.secret("digit ranks", entry_bytes);
-    let entries = rec.secret("sorted entries", entry_bytes);
-    let params = vec![
+    let ranks = rec.secret("digit ranks", 4 * u64::from(g.n) * u64::from(g.windows));
+    rec.step("digits");
+    rec.clear(rec.whole(offsets));
+    rec.dispatch(Dispatch {
+        kernel: Kernel::MsmDigits,
+        curve,
+        bindings: vec![scalars, rec.whole(offsets), rec.whole(ranks)],
+        params: sort_params(&g),
+        groups: g.windows * g.n.div_ceil(GROUP_THREADS),
+        work_per_group: u64::from(GROUP_THREADS),
+    });
+    [offsets, ranks]
+}
+
+/// Parameters of both halves.
+fn sort_params(g: &Geometry) -> Vec<u32> {
+    vec![
         g.n,
         g.window_bits,
         g.windows,
@@ -78,19 +92,21 @@ pub fn record_sort(
         g.together,
         g.stride(),
         g.n.div_ceil(GROUP_THREADS),
-    ];
-    let groups = g.windows * g.n.div_ceil(GROUP_THREADS);
-    let work_per_group = u64::from(GROUP_THREADS);
-    rec.step("digits");
-    rec.clear(rec.whole(offsets));
-    rec.dispatch(Dispatch {
-        kernel: Kernel::MsmDigits,
-        curve,
-        bindings: vec![scalars, rec.whole(offsets), rec.whole(ranks)],
-        params: params.clone(),
-        groups,
-        work_per_group,
-    });
+    ]
+}
+
+/// Records the digit sort of `geometry.n` canonical scalars of 32 bytes.
+pub fn record_sort(
+    rec: &mut Recording,
+    curve: CurveId,
+    scalars: BufferSlice,
+    geometry: Geometry,
+) -> SortedDigits {
+    let g = geometry;
+    let counts = g.lists() * g.total_buckets() + 1;
+    let [offsets, ranks] = record_digits(rec, curve, scalars, g);
+    let entry_bytes = 4 * u64::from(g.n) * u64::from(g.windows);
+    let entries = rec.secret("sorted entries", entry_bytes);
     rec.step("scan");
     record_scan(rec, curve, offsets, counts);
     rec.step("scatter");
@@ -103,9 +119,9 @@ pub fn record_sort(
             rec.whole(ranks),
             rec.whole(entries),
         ],
-        params,
-        groups,
-        work_per_group,
+        params: sort_params(&g),
+        groups: g.windows * g.n.div_ceil(GROUP_THREADS),
+        work_per_group: u64::from(GROUP_THREADS),
     });
     SortedDigits {
         geometry,

@@ -224,6 +224,9 @@ pub struct RawDevice {
     /// Forces the shaders' word size
     #[arg(long, value_name = "auto|u64|u32", default_value = "auto")]
     word_tier: String,
+    /// Uses a device although `devices` shows it as known to compute wrongly
+    #[arg(long)]
+    allow_denied: bool,
 }
 
 /// What to do, with every value checked.
@@ -345,6 +348,7 @@ pub struct DeviceChoice {
     /// Whether the CPU takes over.
     pub fallback: bool,
     pub word_tier: Option<WordTier>,
+    pub allow_denied: bool,
     /// Whether to measure first.
     pub retune: bool,
     /// Where choices come from that are not made here.
@@ -551,6 +555,7 @@ impl RawDevice {
             host_limit: limit(self.host_limit)?,
             fallback,
             word_tier: word_tier(&self.word_tier)?,
+            allow_denied: self.allow_denied,
             retune: false,
             tuning: TuningSource::Cached,
         })

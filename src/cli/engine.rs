@@ -4,6 +4,7 @@
 use super::Output;
 use super::args::{DeviceChoice, Selftest};
 use groth16_gpu::curve::{CurveId, GpuCurve};
+use groth16_gpu::device::deny::denials;
 use groth16_gpu::device::selector::{DeviceSelector, select};
 use groth16_gpu::device::{
     Adapters, BackendSurvey, Device, DeviceInfo, DeviceOptions, Selected, Survey,
@@ -41,6 +42,7 @@ pub fn device_options(choice: &DeviceChoice) -> DeviceOptions {
     DeviceOptions {
         vram_limit: choice.vram_limit,
         word_tier: choice.word_tier,
+        allow_denied: choice.allow_denied,
         tables: choice.tables,
         tuning: choice.tuning.clone(),
         ..DeviceOptions::default()
@@ -236,9 +238,22 @@ pub fn devices(out: &Output) -> Result<()> {
         };
         let software = if d.software { ", software" } else { "" };
         text += &format!("\n{}: {d}, {}{bus}{software}", d.index, d.driver);
+        for denial in denials(d) {
+            let tier = denial.tier.map_or("not used", |t| match t {
+                WordTier::U64 => "tier u64 not used",
+                WordTier::U32 => "tier u32 not used",
+            });
+            text += &format!("\n   {tier}: {} ({})", denial.reason, denial.link);
+        }
     }
-    let value = serde_json::to_value(&devices)
+    let mut value = serde_json::to_value(&devices)
         .map_err(|e| Error::io("devices", std::io::Error::other(e.to_string())))?;
+    for (i, device) in devices.iter().enumerate() {
+        let denials = denials(device);
+        if !denials.is_empty() {
+            value[i]["denied"] = json!(denials);
+        }
+    }
     out.result(&json!({ "devices": value }), &text)
 }
 

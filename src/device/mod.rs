@@ -8,6 +8,7 @@ mod adapters;
 pub mod allocator;
 pub mod arena;
 mod builtin;
+pub mod deny;
 mod execute;
 mod faults;
 pub mod kept;
@@ -75,6 +76,8 @@ pub struct DeviceOptions {
     /// Whether kernels must give known answers before a proof runs them for the first time on this
     /// adapter and driver ([`crate::first_use`]). On unless turned off.
     pub first_use_probe: bool,
+    /// Whether a device may be used that is known to compute wrongly ([`deny`]).
+    pub allow_denied: bool,
     /// Fills a run's memory with a pattern first, so that a read of what was never written shows:
     /// for tests.
     pub poison: bool,
@@ -101,6 +104,7 @@ impl Default for DeviceOptions {
             timestamps: true,
             cache: CacheFolder::User,
             first_use_probe: true,
+            allow_denied: false,
             poison: false,
             max_binding: None,
             profile: None,

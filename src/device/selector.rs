@@ -1,6 +1,7 @@
 //! Which device to prove on: a selector as users write it, the list of devices found, and the
 //! choice as a pure function over both.
 
+use crate::device::deny::is_denied;
 use crate::error::{Error, Result};
 use crate::kernels::WordTier;
 use serde::{Serialize, Serializer};
@@ -10,7 +11,8 @@ use std::str::FromStr;
 /// A device as a user names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceSelector {
-    /// The best GPU; the native CPU path when there is none. Never a software rasteriser.
+    /// The best GPU; the native CPU path when there is none. Never a software rasteriser, nor a
+    /// device that is denied ([`super::deny`]).
     #[default]
     Auto,
     /// The native CPU path.
@@ -187,7 +189,7 @@ pub fn select(selector: &DeviceSelector, devices: &[DeviceInfo]) -> Result<Selec
             let best = devices
                 .iter()
                 .enumerate()
-                .filter(|(_, d)| !d.software)
+                .filter(|(_, d)| !d.software && !is_denied(d))
                 .min_by_key(|(row, d)| (auto_rank(d), *row));
             Ok(match best {
                 Some((row, _)) => Selected::Gpu(row),
@@ -229,6 +231,9 @@ fn auto_rank(device: &DeviceInfo) -> (u8, u8) {
 
 fn no_gpu_note(devices: &[DeviceInfo]) -> String {
     let mut note = "no GPU found; proving on the CPU".to_owned();
+    for d in devices.iter().filter(|d| !d.software && is_denied(d)) {
+        note += &format!(" ({d} not used: `groth16-gpu devices` says why)");
+    }
     if let Some(d) = devices.iter().find(|d| d.software) {
         note += &format!(" (software adapter {d} not used; --device software selects it)");
     }

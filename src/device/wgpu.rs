@@ -11,6 +11,7 @@ use crate::device::arena::{
     ArenaConfig, ArenaReport, BufferArena, BufferUse, Memory, Reservation, ResidentBuffer,
 };
 use crate::device::builtin::{CANARY, COPY, FILL};
+use crate::device::deny;
 use crate::device::execute::RunOptions;
 use crate::device::faults::Faults;
 use crate::device::pipelines::{Pipeline, Pipelines, cache_file};
@@ -370,7 +371,9 @@ impl GpuDevice {
     /// Opens the device of a row of [`super::Device::list`].
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if it is gone or refuses, [`Error::Usage`] for a tier that it lacks.
+    /// [`Error::NoDevice`] if it is gone, refuses, or is denied ([`super::deny`]), [`Error::Usage`]
+    /// for a tier that it lacks, [`Error::DeviceFault`] if it failed the first-use probe in all tiers
+    /// that the options allow.
     pub fn open(info: &DeviceInfo, options: &DeviceOptions) -> Result<Arc<Self>> {
         let found = candidate(info);
         let found =
@@ -395,7 +398,12 @@ impl GpuDevice {
             )));
         }
         let preferred = tier;
-        let tier = first_use::choose_tier(&info, options, preferred)?;
+        let forced = options.word_tier.is_some();
+        let tier = match options.allow_denied {
+            true => preferred,
+            false => deny::choose_tier(&info, preferred, forced)?,
+        };
+        let tier = first_use::choose_tier(&info, options, tier)?;
         if tier != preferred {
             let options = DeviceOptions {
                 word_tier: Some(tier),

@@ -43,6 +43,16 @@ fn operands<F: PrimeField>(n: usize, rng: &mut StdRng) -> Vec<F::BigInt> {
         x.sub_with_borrow(&one);
         edges.push(x);
     }
+    // Every other limb all ones, of both tiers' sizes and of words.
+    for bits in [13, 29, 30, 32] {
+        let mut x = F::BigInt::from(0u64);
+        for limb in (0..p.num_bits() - bits).step_by(2 * bits as usize) {
+            let mut ones = F::BigInt::from((1u64 << bits) - 1);
+            ones <<= limb;
+            x.add_with_carry(&ones);
+        }
+        edges.push(x);
+    }
     let random = std::iter::repeat_with(|| F::rand(rng).into_bigint());
     edges.into_iter().chain(random).take(n).collect()
 }

@@ -5,6 +5,7 @@
 //! fixed seed and computes with arkworks what must come of them, once; on each device it then records
 //! a plan, and compares.
 
+mod canaries;
 mod elsewhere;
 mod field;
 mod fixed_base;
@@ -294,6 +295,24 @@ fn cases_over<C: GpuCurve>() -> Vec<Case> {
                 Kernel::PointsExport,
             ],
             points::operations_g2::<C>,
+        ),
+        case(
+            "canary_chained_scans",
+            One,
+            canaries::SCANS,
+            canaries::chained_scans::<C>,
+        ),
+        case(
+            "canary_contended_atomics",
+            One,
+            &[Kernel::MsmDigits],
+            canaries::contended_atomics::<C>,
+        ),
+        case(
+            "canary_far_end",
+            One,
+            canaries::SCANS,
+            canaries::far_end::<C>,
         ),
         case("ntt", Plan, NTT, ntt::transforms::<C>),
         case("msm_sizes_g1", Plan, MSM_G1, msm::sizes_g1::<C>),

@@ -1,6 +1,7 @@
 //! What the self-test found: as JSON, whose fields `docs/selftest.md` describes, and as a page.
 
 use super::Size;
+use crate::device::deny::Denial;
 use crate::device::{AdapterDetails, BackendSurvey, DeviceInfo};
 use serde::Serialize;
 use std::fmt::Write;
@@ -42,6 +43,9 @@ pub struct AdapterReport {
     pub device: DeviceInfo,
     /// Whether it is a row of `devices`, and proofs can be made on it.
     pub listed: bool,
+    /// What is known to be wrong with its driver.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<Denial>,
     /// Why it was not tested, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_tested: Option<String>,
@@ -193,6 +197,9 @@ impl AdapterReport {
             ),
         };
         row("in `devices`", &listed)?;
+        for denial in &self.denied {
+            row("denied", &format!("{} ({})", denial.reason, denial.link))?;
+        }
         if let Some(details) = &self.details {
             let [least, most] = details.subgroup;
             row("subgroups", &format!("{least} to {most}"))?;

@@ -6,6 +6,7 @@ use super::report::{
 use super::throughput::{self, Inputs};
 use super::{CaseError, Outcome, PreparedCases, Size, run_recording};
 use crate::curve::CurveId;
+use crate::device::deny::denials;
 use crate::device::recording::Recording;
 use crate::device::{DeviceInfo, DeviceOptions, GpuDevice};
 use crate::first_use;
@@ -68,6 +69,7 @@ pub fn run(
             not_tested: tiers
                 .is_empty()
                 .then(|| "it lacks the tier asked for".into()),
+            denied: denials(info),
             details: None,
             tiers: Vec::new(),
         };
@@ -119,6 +121,7 @@ fn run_tier(
         poison: true,
         // Or a kernel known to fail could not be tested again.
         first_use_probe: false,
+        allow_denied: true,
         ..options.clone()
     };
     match GpuDevice::open(info, &options) {

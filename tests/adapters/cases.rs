@@ -1,7 +1,7 @@
 //! The cases of the self-test on every adapter and tier, against the CPU: every kernel by itself, then
 //! transforms, multi-scalar multiplications and small proofs.
 
-use crate::common::{self, TestDevice, on_each};
+use crate::common::{self, TestDevice, expectations, on_each};
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::selftest::{self, Case, PreparedCases, Scope, Size};
 use libtest_mimic::{Failed, Trial};
@@ -38,7 +38,8 @@ pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
             prepared(d.size).run(index, &d.gpu).map_err(Failed::from)
         })
     });
-    trials.chain(gl_trials()).collect()
+    let rules = on_each(devices, "expectations", expectations::rules_hold);
+    trials.chain(gl_trials()).chain(rules).collect()
 }
 
 /// As [`trials`] through GL, which compiles for minutes: over one curve, unless it is to be wide.

@@ -1,6 +1,7 @@
 //! Devices opened as kinds of devices that are not there ([`DeviceProfile`]): every kernel is accepted
 //! and right within the limits of each, and whole proofs are.
 
+use crate::cases::prepared;
 use crate::circuits::random_chain;
 use crate::common::{self, TestDevice, ensure};
 use groth16_gpu::curve::CurveId;
@@ -8,7 +9,7 @@ use groth16_gpu::device::{Device, DeviceProfile, GpuDevice};
 use groth16_gpu::kernels::WordTier;
 use groth16_gpu::prover::{ProveOptions, Prover};
 use groth16_gpu::proving_key::QapReduction;
-use groth16_gpu::selftest::{self, Size};
+use groth16_gpu::selftest::Size;
 use groth16_gpu::setup::setup_from_seed;
 use groth16_gpu::with_curve;
 use libtest_mimic::{Failed, Trial};
@@ -35,14 +36,12 @@ fn open(d: &TestDevice, profile: DeviceProfile) -> Result<Arc<GpuDevice>, Failed
 /// software adapters the limits of AMD's and Intel's devices are those of the other kinds: proofs do.
 fn kernels_and_proofs(d: &TestDevice, profile: DeviceProfile) -> Result<(), Failed> {
     let gpu = open(d, profile)?;
-    let cases = match d.gpu.info().software
-        && [DeviceProfile::AMD, DeviceProfile::INTEL].contains(&profile)
-    {
-        true => Vec::new(),
-        false => selftest::cases(),
-    };
-    for case in cases {
-        (case.run)(&gpu, Size::Small).map_err(|e| format!("{}: {e}", case.id()))?;
+    let only_proofs =
+        d.gpu.info().software && [DeviceProfile::AMD, DeviceProfile::INTEL].contains(&profile);
+    let cases = prepared(Size::Small);
+    for (index, case) in cases.cases().enumerate().filter(|_| !only_proofs) {
+        let outcome = cases.run(index, &gpu);
+        outcome.map_err(|e| format!("{}: {e}", case.id()))?;
     }
     for curve in CurveId::ALL {
         let (r1cs, witness) = with_curve!(curve, C => random_chain::<C>(300, 2, 250));

@@ -547,8 +547,8 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
         for d in &devices {
             // Times of unoptimised code say nothing.
             let skip = cfg!(debug_assertions) && name.starts_with("p68");
-            let (id, d) = (format!("{}/regression/{name}", d.label), d.clone());
-            trials.push(common::trial(id, move || test(&d)).with_ignored_flag(skip));
+            let id = format!("regression/{name}");
+            trials.push(common::trial_on(d, &id, test).with_ignored_flag(skip));
         }
         for label in &missing {
             trials.push(common::ignored(format!("{label}/regression/{name}")));
@@ -557,9 +557,8 @@ pub fn trials(all: &[TestDevice]) -> Vec<Trial> {
     for stage in &broken_kernels::STAGES {
         let name = format!("regression/p53_broken_{}", stage.name);
         for d in &devices {
-            let (id, d) = (format!("{}/{name}", d.label), d.clone());
-            trials.push(common::trial(id, move || {
-                broken_kernels::p53_broken_stage(&d, stage)
+            trials.push(common::trial_on(d, &name, move |d| {
+                broken_kernels::p53_broken_stage(d, stage)
             }));
         }
         for label in &missing {

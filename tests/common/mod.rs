@@ -4,6 +4,9 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code, unused_imports, unused_macros)]
 
+pub mod expectations;
+
+use expectations::{EXPECTED_FAILURES, judged};
 use groth16_gpu::curve::CurveId;
 use groth16_gpu::device::{Backend, Device, DeviceInfo, DeviceOptions, GpuDevice, Survey};
 use groth16_gpu::kernels::{Kernel, WordTier};
@@ -137,6 +140,7 @@ pub fn devices() -> Vec<TestDevice> {
                 // lavapipe is fast enough for the sizes of hardware.
                 size: match name.as_str() {
                     "swiftshader" => Size::Small,
+                    _ if wide() && !info.software => Size::Huge,
                     _ => Size::Large,
                 },
                 prepared: Arc::new(Once::new()),
@@ -199,16 +203,27 @@ pub fn trial(id: String, test: impl FnOnce() -> Result<(), Failed> + Send + 'sta
     })
 }
 
+/// A test on one device, which may be expected to fail there.
+pub fn trial_on(
+    device: &TestDevice,
+    name: &str,
+    test: impl FnOnce(&TestDevice) -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    let (device, name) = (device.clone(), name.to_owned());
+    trial(format!("{}/{name}", device.label), move || {
+        judged(&EXPECTED_FAILURES, &device, &name, || test(&device))
+    })
+}
+
 /// The trials of one test: one a device, and an ignored one for each that is missing.
 pub fn on_each(
     devices: &[TestDevice],
     name: &str,
     test: impl Fn(&TestDevice) -> Result<(), Failed> + Clone + Send + 'static,
 ) -> Vec<Trial> {
-    let here = devices.iter().map(|device| {
-        let (device, test) = (device.clone(), test.clone());
-        trial(format!("{}/{name}", device.label), move || test(&device))
-    });
+    let here = devices
+        .iter()
+        .map(|device| trial_on(device, name, test.clone()));
     let gone = missing(devices).into_iter();
     here.chain(gone.map(|label| ignored(format!("{label}/{name}"))))
         .collect()

@@ -11,3 +11,4 @@ mod formats;
 mod libsnark_keys;
 mod prepared;
 mod prover;
+mod selftest_report;
