@@ -13,6 +13,7 @@ mod execute;
 mod faults;
 pub mod kept;
 pub mod ledger;
+mod limits;
 pub mod line;
 pub mod pipelines;
 pub mod plan;
@@ -32,13 +33,14 @@ pub use execute::{Progress, RunOptions};
 #[cfg(feature = "fault-injection")]
 pub use faults::Fault;
 pub use kept::{KeptPart, KeptParts};
+pub use limits::GpuLimits;
+pub(crate) use limits::set_aside;
 pub use plan::{MemoryPlan, PlanLimits};
 pub use profile::DeviceProfile;
 pub use queue::CancelToken;
 pub use report::{PhaseTime, RunOutput, RunReport};
 pub use selector::{Backend, DeviceInfo, DeviceSelector, DeviceType, Selected};
-pub(crate) use wgpu::set_aside;
-pub use wgpu::{GpuDevice, GpuLimits};
+pub use wgpu::GpuDevice;
 
 use crate::error::Result;
 use crate::kernels::{Kernel, WordTier};
