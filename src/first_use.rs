@@ -113,9 +113,11 @@ fn bit(kernel: Kernel) -> u64 {
     1 << kernel as u32
 }
 
-/// Records of this process, by adapter and cache folder: nothing is probed twice, file or no file.
-static KNOWN: LazyLock<Mutex<HashMap<(AdapterKey, Option<PathBuf>), Record>>> =
-    LazyLock::new(Mutex::default);
+/// By adapter and cache folder.
+type Records = HashMap<(AdapterKey, Option<PathBuf>), Record>;
+
+/// Records of this process: nothing is probed twice, file or no file.
+static KNOWN: LazyLock<Mutex<Records>> = LazyLock::new(Mutex::default);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

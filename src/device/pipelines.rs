@@ -229,14 +229,18 @@ impl Pipelines {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Compiles many kernels on all cores. `each` gets the position of one that is done, what came
+    /// Compiles many kernels on all cores (through GL on one). `each` gets the position of one that is done, what came
     /// of it and its time; once it returns false, no more are begun.
     pub fn compile_each(
         &self,
         kernels: &[(Kernel, CurveId)],
         each: &(dyn Fn(usize, Result<()>, Duration) -> bool + Sync),
     ) {
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = match self.device.adapter_info().backend {
+            // One context, which a compilation keeps; wgpu panics if another thread waits 6 s for it.
+            ::wgpu::Backend::Gl => 1,
+            _ => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        };
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..threads.min(kernels.len()) {

@@ -1,10 +1,11 @@
 //! The cases of the self-test on every adapter and tier, against the CPU: every kernel by itself, then
 //! transforms, multi-scalar multiplications and small proofs.
 
-use crate::common::{TestDevice, expectations, on_each};
-use groth16_gpu::selftest::{self, PreparedCases, Scope, Size};
+use crate::common::{self, TestDevice, expectations, on_each};
+use groth16_gpu::curve::CurveId;
+use groth16_gpu::selftest::{self, Case, PreparedCases, Scope, Size};
 use libtest_mimic::{Failed, Trial};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// The cases of a size, each prepared by the first test that needs it.
 pub fn prepared(size: Size) -> &'static PreparedCases {
@@ -18,14 +19,19 @@ pub fn prepared(size: Size) -> &'static PreparedCases {
     }
 }
 
+/// What ids have for a case's scope.
+pub fn module(case: &Case) -> &'static str {
+    match case.scope {
+        Scope::Kernel => "kernels",
+        Scope::Plan => "primitives",
+    }
+}
+
 pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
     let cases = selftest::cases().into_iter().enumerate();
     let trials = cases.flat_map(|(index, case)| {
-        let module = match case.scope {
-            Scope::Kernel => "kernels",
-            Scope::Plan => "primitives",
-        };
-        on_each(devices, &format!("{module}/{}", case.id()), move |d| {
+        let name = format!("{}/{}", module(&case), case.id());
+        on_each(devices, &name, move |d| {
             if case.scope == Scope::Plan {
                 d.prepare();
             }
@@ -33,5 +39,24 @@ pub fn trials(devices: &[TestDevice]) -> Vec<Trial> {
         })
     });
     let rules = on_each(devices, "expectations", expectations::rules_hold);
-    trials.chain(rules).collect()
+    trials.chain(rules).chain(gl_trials()).collect()
+}
+
+/// As [`trials`] through GL, which compiles for minutes: over one curve, unless it is to be wide.
+fn gl_trials() -> Vec<Trial> {
+    let device = common::gl_device().map(|d| Arc::new(Mutex::new(d)));
+    let cases = selftest::cases().into_iter().enumerate();
+    let cases = cases.filter(|(_, case)| common::wide() || case.curve == CurveId::Bn254);
+    let trials = cases.map(|(index, case)| {
+        let id = format!("{}/{}/{}", common::GL_LABEL, module(&case), case.id());
+        let Some(device) = device.clone() else {
+            return common::ignored(id);
+        };
+        common::trial(id, move || {
+            let device = device.lock().unwrap_or_else(PoisonError::into_inner);
+            let run = prepared(device.size).run(index, &device.gpu);
+            run.map_err(Failed::from)
+        })
+    });
+    trials.collect()
 }

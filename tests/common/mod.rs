@@ -8,7 +8,7 @@ pub mod expectations;
 
 use expectations::{EXPECTED_FAILURES, judged};
 use groth16_gpu::curve::CurveId;
-use groth16_gpu::device::{Backend, Device, DeviceInfo, DeviceOptions, GpuDevice};
+use groth16_gpu::device::{Backend, Device, DeviceInfo, DeviceOptions, GpuDevice, Survey};
 use groth16_gpu::kernels::{Kernel, WordTier};
 use groth16_gpu::selftest::Size;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -149,6 +149,27 @@ pub fn devices() -> Vec<TestDevice> {
     }
     out
 }
+
+/// Mesa's software rasteriser through GL, a compiler's path of its own, if it is there. No list has
+/// it where there is a Vulkan driver. One test at a time may use it: wgpu has one context for all
+/// threads, and panics if one waits for it for 6 s.
+pub fn gl_device() -> Option<TestDevice> {
+    let adapters = Survey::new().adapters.into_iter();
+    let mut through_gl = adapters.filter(|a| a.backend == Backend::Gl && a.software);
+    let info = through_gl.next()?;
+    let options = options(WordTier::U32);
+    let gpu = GpuDevice::open(&info, &options)
+        .unwrap_or_else(|e| panic!("{info} was listed but does not open: {e}"));
+    Some(TestDevice {
+        label: GL_LABEL.to_owned(),
+        gpu,
+        size: Size::Small,
+        prepared: Arc::new(Once::new()),
+    })
+}
+
+/// What ids of tests on [`gl_device`] begin with.
+pub const GL_LABEL: &str = "llvmpipe_gl/u32";
 
 /// The expected adapters and tiers, as labels, that are not among `devices`.
 pub fn missing(devices: &[TestDevice]) -> Vec<String> {
