@@ -100,7 +100,7 @@ pub(super) fn far_end<C: GpuCurve>(size: Size) -> Prepared {
             (_, true) => SOFTWARE_BYTES,
             (_, false) => u64::MAX,
         };
-        let room = limits.memory_budget / 2 & !(ALIGNMENT - 1);
+        let room = (limits.memory_budget / 2) & !(ALIGNMENT - 1);
         let bytes_in_all = limits.max_binding.min(room).min(most);
         let values: Vec<u32> = (0..1000).map(|i| i * i % 11).collect();
         let mut rec = Recording::new();
